@@ -1,0 +1,50 @@
+"""unweave learns, from unlabelled images, one embedding space for content and one for each style you can augment.
+
+Names are imported when they are first used, so that ``import unweave`` costs nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from unweave._lazy import attach
+from unweave._version import __version__
+from unweave.errors import UnweaveError
+
+if TYPE_CHECKING:
+    from unweave.augment import Pair, Views
+    from unweave.data import Sprites
+    from unweave.evaluation import score_spaces
+    from unweave.models import Encoder, SmallConvNet
+    from unweave.objectives import BarlowTwins, DisentangledLoss, DualAscent, Fixed, SimCLR, VICReg
+    from unweave.training import TrainConfig, train
+
+__all__ = [
+    "BarlowTwins",
+    "DisentangledLoss",
+    "DualAscent",
+    "Encoder",
+    "Fixed",
+    "Pair",
+    "SimCLR",
+    "SmallConvNet",
+    "Sprites",
+    "TrainConfig",
+    "UnweaveError",
+    "VICReg",
+    "Views",
+    "__version__",
+    "score_spaces",
+    "train",
+]
+
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "augment": ("Pair", "Views"),
+        "data": ("Sprites",),
+        "evaluation": ("score_spaces",),
+        "models": ("Encoder", "SmallConvNet"),
+        "objectives": ("BarlowTwins", "DisentangledLoss", "DualAscent", "Fixed", "SimCLR", "VICReg"),
+        "training": ("TrainConfig", "train"),
+    },
+)

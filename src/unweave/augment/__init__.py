@@ -1,0 +1,35 @@
+"""Transforms with explicit parameters, and the structured views made of them."""
+
+from unweave.augment._transform import Params, Transform
+from unweave.augment.color import ColorJitter, Normalize, RandomGrayscale, RandomSolarize
+from unweave.augment.geometry import (
+    AffineTransform,
+    GaussianBlur,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomRotation,
+    RandomTranslation,
+    RandomZoom,
+)
+from unweave.augment.replay import Replay
+from unweave.augment.views import Pair, Views, run
+
+__all__ = [
+    "AffineTransform",
+    "ColorJitter",
+    "GaussianBlur",
+    "Normalize",
+    "Pair",
+    "Params",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomSolarize",
+    "RandomTranslation",
+    "RandomZoom",
+    "Replay",
+    "Transform",
+    "Views",
+    "run",
+]

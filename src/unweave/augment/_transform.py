@@ -1,0 +1,119 @@
+"""What a transform is: n×k uniform numbers → parameters, one row an image → images.
+
+Drawing is apart from applying, so that two views can be given the same parameters: sharing a group of transforms
+between the views of some images is then one ``torch.where`` on plain tensors.
+
+Legend: n images, c channels, h×w pixels.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from unweave.errors import UnweaveError
+
+Params = dict[str, Tensor]
+Size = tuple[int, int]
+
+
+class Transform:
+    """Base of all transforms.
+
+    A subclass says how many uniform numbers one image needs (``draws``), turns them into parameters (``_draw``) and
+    applies parameters to images (``apply``). ``p`` is the probability with which an image is transformed at all; the
+    outcome is the parameter ``"on"``.
+    """
+
+    draws: int = 0
+
+    def __init__(self, *, p: float = 1.0) -> None:
+        if not 0 <= p <= 1:
+            raise UnweaveError(f"{type(self).__name__}: p is a probability in [0, 1], not {p}")
+        self.p = p
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        """Parameters from uniform numbers ``u`` (n, draws); ``size`` is the height and width of the images."""
+        return {}
+
+    def apply(self, images: Tensor, params: Params) -> Tensor:
+        """Float images (n, c, h, w) in [0, 1], transformed by ``params``, one row an image."""
+        raise NotImplementedError
+
+    def output_size(self, size: Size) -> Size:
+        """Height and width of what ``apply`` gives for images of this size."""
+        return size
+
+    def check(self, channels: int, size: Size) -> None:
+        """Raises where images of this kind cannot be transformed."""
+
+    def fixed(self) -> dict[str, object]:
+        """What is not drawn: two transforms may exchange parameters only where this agrees."""
+        return {}
+
+    def parameters(self, u: Tensor, size: Size) -> Params:
+        """Parameters from uniform numbers ``u`` (n, 1 + draws), the first of which decides on ``p``."""
+        return {"on": u[:, 0] < self.p, **self._draw(u[:, 1:], size)}
+
+    def sample(
+        self,
+        n: int,
+        *,
+        size: Size,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+    ) -> Params:
+        """Parameters for n images of height and width ``size``."""
+        return self.parameters(torch.rand(n, 1 + self.draws, generator=generator, device=device), size)
+
+    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draws and applies: for a quick look, or for a pipeline that shares nothing."""
+        images = as_float(images)
+        self.check(images.shape[1], (images.shape[2], images.shape[3]))
+        size = (images.shape[-2], images.shape[-1])
+        return self.apply(images, self.sample(len(images), size=size, generator=generator, device=images.device))
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{k}={v}" for k, v in vars(self).items() if not k.startswith("_"))
+        return f"{type(self).__name__}({settings})"
+
+
+def as_float(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """uint8 to [0, 1]; floats as they are."""
+    return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
+
+
+def where_rows(
+    rows: Tensor, function: Callable[..., Tensor], images: Tensor, *params: Tensor
+) -> Tensor:
+    """``function(images, *params)`` on the images where ``rows`` (n,) is true; the others stay as they are.
+
+    A GPU computes all and selects: no number has to travel to the host, and a compiler can fuse it. A CPU computes
+    only the rows that count.
+    """
+    if images.is_cuda:
+        return torch.where(per_image(rows), function(images, *params), images)
+    index = rows.nonzero().squeeze(1)
+    if len(index) == 0:
+        return images
+    if len(index) == len(images):
+        return function(images, *params)
+    return images.index_copy(0, index, function(images[index], *(p[index] for p in params)))
+
+
+def per_image(values: Tensor) -> Tensor:
+    """(n,) as (n, 1, 1, 1), to stand beside images."""
+    return values.view(-1, 1, 1, 1)
+
+
+def between(u: Tensor, low: float, high: float) -> Tensor:
+    """Uniform numbers in [0, 1) stretched to [low, high)."""
+    return low + (high - low) * u
+
+
+def as_range(name: str, value: float | Sequence[float], *, low: float, high: float = float("inf")) -> tuple[float, float]:
+    """A (minimum, maximum) pair that lies in [low, high], or the reason why not."""
+    pair = tuple(value) if isinstance(value, Sequence) else None
+    if pair is None or len(pair) != 2 or not low <= pair[0] <= pair[1] <= high:
+        raise UnweaveError(f"{name} must be a (minimum, maximum) pair within [{low}, {high}], not {value!r}")
+    return float(pair[0]), float(pair[1])

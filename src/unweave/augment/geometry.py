@@ -1,0 +1,266 @@
+"""Transforms that move pixels."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from unweave.augment._resample import Filter, blur_weights, separable, warp, window_weights
+from unweave.augment._transform import Params, Size, Transform, as_range, between, per_image, where_rows
+from unweave.errors import UnweaveError
+
+
+class RandomResizedCrop(Transform):
+    """A window of random area and aspect ratio, resized with antialiasing. As torchvision's, plus ``p``.
+
+    An image that is not cropped (``p`` < 1) is resized whole. Several windows are drawn and the first that fits is
+    taken; where none of ten fits, the largest central one within ``ratio``.
+
+    >>> import torch, unweave.augment as A
+    >>> A.RandomResizedCrop(32)(torch.zeros(4, 3, 48, 64, dtype=torch.uint8)).shape
+    torch.Size([4, 3, 32, 32])
+    """
+
+    tries = 10
+    draws = 4 * tries
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: Filter = "bilinear",
+        *,
+        p: float = 1.0,
+    ) -> None:
+        super().__init__(p=p)
+        self.size = (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))
+        if min(self.size) < 1:
+            raise UnweaveError(f"RandomResizedCrop: size must be at least 1 pixel, not {size}")
+        self.scale = as_range("RandomResizedCrop: scale", scale, low=0, high=1)
+        self.ratio = as_range("RandomResizedCrop: ratio", ratio, low=1e-6)
+        if interpolation not in ("bilinear", "bicubic"):
+            raise UnweaveError(f"RandomResizedCrop: interpolation is 'bilinear' or 'bicubic', not {interpolation!r}")
+        self.interpolation = interpolation
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        height, width = size
+        area, shape, top, left = u.view(-1, self.tries, 4).unbind(-1)
+        area = height * width * between(area, *self.scale)
+        ratio = between(shape, math.log(self.ratio[0]), math.log(self.ratio[1])).exp()
+        w, h = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
+        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+        first = fits.to(torch.uint8).argmax(1, keepdim=True)
+        w, h, top, left = (x.gather(1, first).squeeze(1) for x in (w, h, top, left))
+        top = (top * (height - h + 1)).floor().minimum(height - h)
+        left = (left * (width - w + 1)).floor().minimum(width - w)
+        found = fits.any(1)
+        central = self._central_window(size)
+        return {
+            name: torch.where(found, value, torch.full_like(value, fallback))
+            for name, value, fallback in zip(("top", "left", "height", "width"), (top, left, h, w), central, strict=True)
+        }
+
+    def _central_window(self, size: Size) -> tuple[int, int, int, int]:
+        h, w = size
+        if w / h < self.ratio[0]:
+            h = round(w / self.ratio[0])
+        elif w / h > self.ratio[1]:
+            w = round(h * self.ratio[1])
+        return (size[0] - h) // 2, (size[1] - w) // 2, h, w
+
+    def apply(self, images: Tensor, params: Params, flip: Tensor | None = None) -> Tensor:
+        """Crops and resizes; takes uint8 too. ``flip`` (n,) mirrors the outcome at no cost."""
+        _, _, h, w = images.shape
+        on, zero = params["on"], torch.zeros_like(params["top"])
+        top, left = torch.where(on, params["top"], zero), torch.where(on, params["left"], zero)
+        height, width = torch.where(on, params["height"], zero + h), torch.where(on, params["width"], zero + w)
+        rows = window_weights(top, height, h, self.size[0], self.interpolation)
+        columns = window_weights(left, width, w, self.size[1], self.interpolation, flip)
+        out = separable(images, rows, columns)
+        if images.dtype == torch.uint8:
+            out = out / 255
+        return out.clamp(0, 1) if self.interpolation == "bicubic" else out
+
+    def output_size(self, size: Size) -> Size:
+        """The size asked for."""
+        return self.size
+
+    def fixed(self) -> dict[str, object]:
+        """The output's size and the filter."""
+        return {"size": self.size, "interpolation": self.interpolation}
+
+
+class RandomHorizontalFlip(Transform):
+    """Mirrors left and right. After a ``RandomResizedCrop`` it is part of the same resampling."""
+
+    def __init__(self, *, p: float = 0.5) -> None:
+        super().__init__(p=p)
+
+    def apply(self, images: Tensor, params: Params) -> Tensor:
+        """Flips the images that are on."""
+        return torch.where(per_image(params["on"]), images.flip(-1), images)
+
+
+class AffineTransform(Transform):
+    """A map that keeps lines straight; neighbours of this kind are multiplied and resample once."""
+
+    def __init__(self, interpolation: Literal["bilinear", "nearest"] = "bilinear", *, p: float = 1.0) -> None:
+        super().__init__(p=p)
+        if interpolation not in ("bilinear", "nearest"):
+            raise UnweaveError(
+                f"{type(self).__name__}: interpolation is 'bilinear' or 'nearest', not {interpolation!r}"
+            )
+        self.interpolation = interpolation
+
+    def matrix(self, params: Params) -> Tensor:
+        """(n, 3, 3): from an output pixel to the input pixel it shows, in pixels from the image's centre."""
+        raise NotImplementedError
+
+    def matrix_where_on(self, params: Params) -> Tensor:
+        """``matrix``, and the identity for images that are not on."""
+        matrices = self.matrix(params)
+        identity = torch.eye(3, device=matrices.device, dtype=matrices.dtype)
+        return torch.where(params["on"][:, None, None], matrices, identity)
+
+    def apply(self, images: Tensor, params: Params) -> Tensor:
+        """Resamples along the matrices."""
+        return warp(images, self.matrix_where_on(params), self.interpolation)
+
+    def fixed(self) -> dict[str, object]:
+        """The interpolation."""
+        return {"interpolation": self.interpolation}
+
+
+def _stack3x3(rows: list[list[Tensor]]) -> Tensor:
+    zero, one = torch.zeros_like(rows[0][0]), torch.ones_like(rows[0][0])
+    rows = [*rows, [zero, zero, one]]
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)
+
+
+class RandomRotation(AffineTransform):
+    """Turns about the image's centre by a uniform angle in degrees, counter-clockwise. As torchvision's, plus ``p``."""
+
+    draws = 1
+
+    def __init__(
+        self,
+        degrees: float | tuple[float, float],
+        interpolation: Literal["bilinear", "nearest"] = "bilinear",
+        *,
+        p: float = 1.0,
+    ) -> None:
+        super().__init__(interpolation, p=p)
+        if isinstance(degrees, (int, float)):
+            if degrees < 0:
+                raise UnweaveError(f"RandomRotation: one number means ±degrees and cannot be negative: {degrees}")
+            degrees = (-float(degrees), float(degrees))
+        self.degrees = as_range("RandomRotation: degrees", degrees, low=-math.inf)
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        return {"angle": between(u[:, 0], *self.degrees)}
+
+    def matrix(self, params: Params) -> Tensor:
+        """The rotation that undoes the angle."""
+        angle = params["angle"] * (math.pi / 180)
+        cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+        return _stack3x3([[cos, -sin, zero], [sin, cos, zero]])
+
+
+class RandomTranslation(AffineTransform):
+    """Moves by whole pixels, up to a fraction of the width and height: torchvision's ``RandomAffine(0, translate)``."""
+
+    draws = 2
+
+    def __init__(
+        self,
+        translate: tuple[float, float],
+        interpolation: Literal["bilinear", "nearest"] = "bilinear",
+        *,
+        p: float = 1.0,
+    ) -> None:
+        super().__init__(interpolation, p=p)
+        if not (isinstance(translate, Sequence) and len(translate) == 2 and all(0 <= t <= 1 for t in translate)):
+            raise UnweaveError(f"RandomTranslation: translate is two fractions in [0, 1], (of width, of height), not {translate!r}")
+        self.translate = (float(translate[0]), float(translate[1]))
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        height, width = size
+        x, y = self.translate[0] * width, self.translate[1] * height
+        return {"x": between(u[:, 0], -x, x).round(), "y": between(u[:, 1], -y, y).round()}
+
+    def matrix(self, params: Params) -> Tensor:
+        """The shift back."""
+        zero, one = torch.zeros_like(params["x"]), torch.ones_like(params["x"])
+        return _stack3x3([[one, zero, -params["x"]], [zero, one, -params["y"]]])
+
+
+class RandomZoom(AffineTransform):
+    """Enlarges by a uniform factor about the image's centre: torchvision's ``RandomAffine(0, scale=scale)``."""
+
+    draws = 1
+
+    def __init__(
+        self,
+        scale: tuple[float, float],
+        interpolation: Literal["bilinear", "nearest"] = "bilinear",
+        *,
+        p: float = 1.0,
+    ) -> None:
+        super().__init__(interpolation, p=p)
+        self.scale = as_range("RandomZoom: scale", scale, low=1e-6)
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        return {"scale": between(u[:, 0], *self.scale)}
+
+    def matrix(self, params: Params) -> Tensor:
+        """The scale back."""
+        inverse = 1 / params["scale"]
+        zero = torch.zeros_like(inverse)
+        return _stack3x3([[inverse, zero, zero], [zero, inverse, zero]])
+
+
+class GaussianBlur(Transform):
+    """Blurs with a Gaussian of uniform width, edges reflected. As torchvision's, plus ``p``."""
+
+    draws = 1
+
+    def __init__(
+        self, kernel_size: int | Sequence[int] = 23, sigma: float | tuple[float, float] = (0.1, 2.0), *, p: float = 1.0
+    ) -> None:
+        super().__init__(p=p)
+        kernel = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
+        if len(kernel) != 2 or any(k < 1 or k % 2 == 0 for k in kernel):
+            raise UnweaveError(f"GaussianBlur: kernel_size must be odd and positive, not {kernel_size}")
+        self.kernel_size = (int(kernel[0]), int(kernel[1]))
+        self.sigma = as_range(
+            "GaussianBlur: sigma", (sigma, sigma) if isinstance(sigma, (int, float)) else sigma, low=1e-6
+        )
+
+    def check(self, channels: int, size: Size) -> None:
+        """The reflected edge must lie inside the image."""
+        width, height = self.kernel_size
+        if height // 2 >= size[0] or width // 2 >= size[1]:
+            raise UnweaveError(
+                f"GaussianBlur: a kernel of {width}×{height} pixels is too wide for images of "
+                f"{size[1]}×{size[0]}; take a smaller kernel_size"
+            )
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        return {"sigma": between(u[:, 0], *self.sigma)}
+
+    def apply(self, images: Tensor, params: Params) -> Tensor:
+        """Two matrix products for the images that are on."""
+        return where_rows(params["on"], self._blur, images, params["sigma"])
+
+    def _blur(self, images: Tensor, sigma: Tensor) -> Tensor:
+        # The kernel's size is (width, height), as in torchvision.
+        rows = blur_weights(sigma, self.kernel_size[1], images.shape[2])
+        columns = blur_weights(sigma, self.kernel_size[0], images.shape[3])
+        return separable(images, rows, columns)
+
+    def fixed(self) -> dict[str, object]:
+        """The size of the kernel."""
+        return {"kernel_size": self.kernel_size}

@@ -1,0 +1,94 @@
+"""The table of spaces × factors: what each embedding space tells of each thing that is known about the images."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unweave.errors import UnweaveError
+from unweave.evaluation.probes import ClassProbe, RidgeProbe
+from unweave.objectives import effective_rank, variance
+
+
+@dataclass(frozen=True)
+class SpaceScores:
+    """Linear scores of every factor from every space, with what shows whether a space is alive at all."""
+
+    spaces: list[str]
+    factors: list[str]
+    scores: dict[str, dict[str, float]]
+    chance: dict[str, float]
+    variance: dict[str, float]
+    effective_rank: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@torch.no_grad()
+def score_spaces(
+    embeddings: Mapping[str, Tensor],
+    factors: Mapping[str, Tensor],
+    *,
+    categories: Collection[str] = (),
+    geometry: Callable[[Tensor], Tensor] = lambda z: z,
+    test_fraction: float = 0.5,
+    seed: int = 0,
+) -> SpaceScores:
+    """Probes every factor from every space; the rows are split at random into those to fit and those to score.
+
+    Args:
+        embeddings: (n, d) by space.
+        factors: (n,) by factor; those in ``categories`` are scored by accuracy, all others by r².
+        geometry: the embedding as the objective sees it (``base.geometry``), for variance and effective rank.
+        test_fraction: the share of rows that are scored.
+        seed: of the split.
+
+    >>> z = torch.randn(100, 4, generator=torch.Generator().manual_seed(0))
+    >>> table = score_spaces({"content": z}, {"x": z[:, 0]})
+    >>> round(table.scores["content"]["x"], 2), table.chance
+    (1.0, {'x': 0.0})
+    """
+    if unknown := set(categories) - set(factors):
+        raise UnweaveError(f"categories {sorted(unknown)} are no factors; there are {sorted(factors)}")
+    rows = {len(value) for value in (*embeddings.values(), *factors.values())}
+    if len(rows) != 1:
+        raise UnweaveError(f"embeddings and factors have different numbers of rows: {sorted(rows)}")
+    order = torch.randperm(n := rows.pop(), generator=torch.Generator().manual_seed(seed))
+    test, fit = order[: round(n * test_fraction)], order[round(n * test_fraction) :]
+    scores: dict[str, dict[str, float]] = {space: {} for space in embeddings}
+    chance = {}
+    for name, value in factors.items():
+        chance[name] = _commonest(value[fit], value[test]) if name in categories else 0.0
+        for space, z in embeddings.items():
+            value = value.to(z.device)
+            probe = ClassProbe() if name in categories else RidgeProbe()
+            scores[space][name] = probe.fit(z[fit], value[fit]).score(z[test], value[test])
+    return SpaceScores(
+        spaces=list(embeddings),
+        factors=list(factors),
+        scores=scores,
+        chance=chance,
+        variance={space: float(variance(geometry(z.float()))) for space, z in embeddings.items()},
+        effective_rank={space: float(effective_rank(geometry(z.float()))) for space, z in embeddings.items()},
+    )
+
+
+def _commonest(fit: Tensor, test: Tensor) -> float:
+    """The accuracy of always naming the class that is most common."""
+    return float((test == fit.mode().values).double().mean())
+
+
+@torch.no_grad()
+def embed(
+    encoder: nn.Module, images: Callable[[Tensor], Tensor], index: Tensor, *, batch_size: int = 512
+) -> dict[str, Tensor]:
+    """h and every space's z for the images with these numbers; ``images`` gives them ready for the encoder."""
+    was_training = encoder.training
+    encoder.eval()
+    parts = [encoder(images(rows)) for rows in index.split(batch_size)]
+    encoder.train(was_training)
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

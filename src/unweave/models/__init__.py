@@ -1,0 +1,6 @@
+"""Backbones and projectors."""
+
+from unweave.models.backbones import SmallConvNet, make_backbone
+from unweave.models.encoder import BothViews, Encoder, projector
+
+__all__ = ["BothViews", "Encoder", "SmallConvNet", "make_backbone", "projector"]

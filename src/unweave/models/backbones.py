@@ -1,0 +1,72 @@
+"""Backbones by name, from torchvision or timm, without their classifier."""
+
+from typing import Any
+
+from torch import nn
+
+from unweave.errors import UnweaveError
+
+
+def make_backbone(name: str, *, small_images: bool = False, pretrained: bool = False) -> tuple[nn.Module, int]:
+    """A network from images to h, and the size of h.
+
+    ``name`` is torchvision's (``resnet18``) or timm's (``vit_tiny_patch16_224``, or ``timm/resnet18`` where both have
+    one). ``small_images`` gives a ResNet the stem of the CIFAR papers: a 3×3 convolution without stride and no pooling.
+    """
+    import timm
+    import torchvision.models as tv
+
+    if not name.startswith("timm/") and name in tv.list_models(module=tv):
+        backbone = tv.get_model(name, weights="DEFAULT" if pretrained else None)
+        dim = _remove_classifier(backbone)
+    else:
+        known = name.removeprefix("timm/")
+        if not timm.is_model(known):
+            close = [n for n in (*tv.list_models(module=tv), *timm.list_models()) if n.startswith(known[:6])]
+            hint = f"; did you mean {', '.join(close[:3])}?" if close else ""
+            raise UnweaveError(f"neither torchvision nor timm has a backbone named {name!r}{hint}")
+        backbone = timm.create_model(known, pretrained=pretrained, num_classes=0)
+        dim = getattr(backbone, "head_hidden_size", backbone.num_features)
+    if small_images:
+        _shrink_stem(backbone, name)
+    return backbone, dim
+
+
+def _remove_classifier(backbone: nn.Module) -> int:
+    """Puts the identity in place of the last linear layer; returns what went into it."""
+    name, last = [(n, m) for n, m in backbone.named_modules() if isinstance(m, nn.Linear)][-1]
+    parent, _, child = name.rpartition(".")
+    setattr(backbone.get_submodule(parent), child, nn.Identity())
+    return last.in_features
+
+
+def _shrink_stem(backbone: Any, name: str) -> None:
+    if not (isinstance(getattr(backbone, "conv1", None), nn.Conv2d) and hasattr(backbone, "maxpool")):
+        raise UnweaveError(f"small_images changes the stem of a ResNet; {name!r} has none of that kind")
+    old = backbone.conv1
+    backbone.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride=1, padding=1, bias=False)
+    nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")
+    backbone.maxpool = nn.Identity()
+
+
+class SmallConvNet(nn.Module):
+    """A few strided convolutions and a flattening, for small images on a CPU.
+
+    The last layer is flattened, not averaged, so that h tells where a thing is as well as what it is.
+    """
+
+    def __init__(self, size: int, widths: tuple[int, ...] = (32, 64, 128), dim: int = 256, channels: int = 3) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        before, side = channels, size
+        for width in widths:
+            layers += [nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            before, side = width, (side + 1) // 2
+        self.num_features = dim
+        self.layers = nn.Sequential(
+            *layers, nn.Flatten(), nn.Linear(before * side * side, dim, bias=False), nn.BatchNorm1d(dim), nn.ReLU()
+        )
+
+    def forward(self, images: Any) -> Any:
+        """(n, c, size, size) to (n, dim)."""
+        return self.layers(images)

@@ -1,0 +1,100 @@
+"""SimCLR as invariance and entropy, the positive left out of the denominator.
+
+Legend: n images, d dimensions, τ temperature.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from unweave.errors import UnweaveError
+from unweave.objectives._base import BaseMethod
+
+Negatives = Literal["all", "other_view"]
+
+BLOCK = 2048
+"""Anchors whose similarities are in memory at one time."""
+
+
+def cosine(z_a: Tensor, z_b: Tensor) -> Tensor:
+    """(n,)"""
+    return (F.normalize(z_a, dim=1) * F.normalize(z_b, dim=1)).sum(1)
+
+
+def contrastive_entropy(
+    z_a: Tensor, z_b: Tensor, temperature: float, negatives: Negatives = "all", block: int = BLOCK
+) -> Tensor:
+    """mean_i log Σ_j exp(z_i·z_j / τ) over unit vectors, j running through the views of images other than i's.
+
+    ``negatives="all"`` takes both views of every other image, for both views as anchors; ``"other_view"``, the form of
+    the paper's table 1, takes a's views as anchors and b's as negatives. Rows are done in blocks, whose similarities
+    are computed again in the backward pass rather than kept: memory grows with 2n·block, not (2n)².
+    """
+    n = len(z_a)
+    anchors, others = (torch.cat([z_a, z_b]),) * 2 if negatives == "all" else (z_a, z_b)
+    if len(anchors) <= block:
+        return _log_sums(anchors, others, 0, n, temperature).mean()
+    sums = [
+        checkpoint(_log_sums, rows, others, start, n, temperature, use_reentrant=False)
+        for start, rows in zip(range(0, len(anchors), block), anchors.split(block), strict=True)
+    ]
+    return torch.cat(sums).mean()
+
+
+def _log_sums(rows: Tensor, others: Tensor, start: int, n: int, temperature: float) -> Tensor:
+    similarity = rows @ others.T / temperature
+    image = torch.arange(start, start + len(rows), device=rows.device) % n
+    same_image = image[:, None] == torch.arange(len(others), device=rows.device) % n
+    return similarity.masked_fill(same_image, -math.inf).logsumexp(1)
+
+
+@dataclass(frozen=True)
+class SimCLR(BaseMethod):
+    """inv = −mean cos(z_a, z_b)/τ,  ent = mean log Σ_negatives exp(cos/τ)  (paper, table 1, with τ explicit).
+
+    With weight 1 this is the decoupled contrastive loss. Several spaces are L2-normalised each, concatenated and
+    divided by √(number of spaces) before their joint entropy, so that the joint embedding is a unit vector too; its
+    similarity is then the mean of the spaces' similarities, and ``joint_temperature`` lets it be sharpened.
+    """
+
+    temperature: float = 0.15
+    joint_temperature: float | None = None
+    negatives: Negatives = "all"
+    block: int = BLOCK
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "joint_temperature"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UnweaveError(f"SimCLR: {name} must be positive, not {value}")
+        if self.negatives not in ("all", "other_view"):
+            raise UnweaveError(f"SimCLR: negatives is 'all' or 'other_view', not {self.negatives!r}")
+
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """−mean cos(z_a, z_b)/τ"""
+        return -cosine(z_a, z_b).mean() / self.temperature
+
+    def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """1 − mean cos(z_a, z_b)"""
+        return 1 - cosine(z_a, z_b).mean()
+
+    def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """mean log Σ_negatives exp(cos/τ)"""
+        z_a, z_b = F.normalize(z_a, dim=1), F.normalize(z_b, dim=1)
+        return contrastive_entropy(z_a, z_b, self.temperature, self.negatives, self.block)
+
+    def joint_entropy(self, z_a: Sequence[Tensor], z_b: Sequence[Tensor]) -> Tensor:
+        """The same of [z_0/‖z_0‖, …, z_M/‖z_M‖]/√(M + 1), at the joint temperature."""
+        a, b = (torch.cat([F.normalize(z, dim=1) for z in side], 1) / math.sqrt(len(side)) for side in (z_a, z_b))
+        temperature = self.temperature if self.joint_temperature is None else self.joint_temperature
+        return contrastive_entropy(a, b, temperature, self.negatives, self.block)
+
+    def geometry(self, z: Tensor) -> Tensor:
+        """Unit vectors, scaled so that their mean variance over dimensions is at most 1: 1 where they are spread evenly."""
+        return F.normalize(z, dim=1) * math.sqrt(z.shape[1])

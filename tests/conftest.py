@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.datasets import load_sample_images
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def photos() -> torch.Tensor:
+    """Eight real photographs, 96×128, uint8: parts of the two that come with scikit-learn."""
+    whole = [torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images]
+    corners = [(40, 60), (200, 300), (120, 420), (300, 100)]
+    return torch.stack([image[:, y : y + 96, x : x + 128] for image in whole for y, x in corners]).contiguous()
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the shared research data is not on this machine")
+    return SHARED_DATA
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

@@ -1,0 +1,126 @@
+"""The splits into invariance and entropy are the published losses."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightly.loss import BarlowTwinsLoss, DCLLoss, VICRegLoss
+
+from unweave.errors import UnweaveError
+from unweave.objectives import BarlowTwins, SimCLR, VICReg, effective_rank, variance
+from unweave.objectives.simclr import contrastive_entropy
+
+
+@pytest.fixture(params=[(32, 8), (16, 64)], ids=["wide", "tall"])
+def pair(request):
+    n, d = request.param
+    z = torch.randn(n, d, dtype=torch.float64)
+    return z, z + 0.5 * torch.randn(n, d, dtype=torch.float64)
+
+
+def close(ours, theirs, tolerance=1e-5):
+    assert abs(float(ours) - float(theirs)) <= tolerance * max(1, abs(float(theirs)))
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5])
+def test_simclr_is_lightlys_decoupled_loss(pair, temperature):
+    close(SimCLR(temperature).loss(*pair), DCLLoss(temperature)(*pair))
+
+
+def test_vicreg_is_lightlys(pair):
+    close(VICReg().loss(*pair), VICRegLoss()(*pair))
+    close(VICReg(10.0, 5.0, 2.0).loss(*pair), VICRegLoss(10.0, 5.0, 2.0)(*pair))
+
+
+def test_barlow_twins_is_lightlys(pair):
+    close(BarlowTwins().loss(*pair), BarlowTwinsLoss()(*pair))
+
+
+def test_simclr_by_hand():
+    """Two images, two views, all unit vectors at right angles or equal: every sum has two terms."""
+    z_a = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    z_b = torch.tensor([[0.0, 3.0], [0.0, 1.0]])
+    base = SimCLR(temperature=1.0)
+    close(base.invariance(z_a, z_b), -0.5)
+    close(base.constraint(z_a, z_b), 0.5)
+    # negatives of a1: a2, b2 (cos 0, 0); a2: a1, b1 (0, 1); b1: a2, b2 (1, 1); b2: a1, b1 (0, 1)
+    e = math.e
+    close(base.entropy(z_a, z_b), (math.log(2) + math.log(1 + e) + math.log(2 * e) + math.log(1 + e)) / 4)
+    # The table's form: view a's anchors, view b's negatives: a1–b2 (0), a2–b1 (1)
+    close(SimCLR(temperature=1.0, negatives="other_view").entropy(z_a, z_b), 0.5)
+
+
+def test_vicreg_by_hand():
+    z_a, z_b = torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    close(VICReg().invariance(z_a, z_b), 2.0)  # (0 + 4 + 0 + 4) / 4
+    # Variances 2, 8 and 2, 0; covariance 4 between the dimensions of a, twice, over d = 2.
+    close(VICReg(variance_weight=0, covariance_weight=1).entropy(z_a, z_b), 16.0)
+    close(VICReg(variance_weight=1, covariance_weight=0).entropy(z_a, z_b), (1 - 0.01) / 2 / 2)
+
+
+def test_full_invariance_is_zero_for_every_constraint(pair):
+    for base in (SimCLR(), VICReg(), BarlowTwins()):
+        assert 0 <= base.constraint(pair[0], pair[0]) < 1e-6
+        assert base.constraint(*pair) > 0.01
+
+
+@pytest.mark.parametrize("negatives", ["all", "other_view"])
+def test_blocks_change_neither_entropy_nor_gradient(negatives):
+    def run(block):
+        z = [F.normalize(torch.randn(50, 6, generator=torch.Generator().manual_seed(i)).double(), dim=1) for i in (0, 1)]
+        for x in z:
+            x.requires_grad_()
+        value = contrastive_entropy(*z, 0.2, negatives, block=block)
+        value.backward()
+        return value.detach(), torch.stack([x.grad for x in z])
+
+    whole, blocks = run(1000), run(7)
+    torch.testing.assert_close(whole, blocks, atol=1e-12, rtol=0)
+
+
+def test_sixteen_thousand_pairs_need_no_square_matrix():
+    """32,768² similarities in float32 are 4 GiB; in blocks the peak stays far under that."""
+    import resource
+
+    z = torch.randn(16_384, 8, requires_grad=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    SimCLR(block=1024).entropy(z, z + 1).backward()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (after - before) / 2**20 < 1.5
+    assert torch.isfinite(z.grad).all()
+
+
+def test_joint_embedding_of_simclr_is_a_unit_vector_with_its_own_temperature():
+    spaces = [torch.randn(20, d).double() for d in (3, 5)]
+    others = [torch.randn(20, d).double() for d in (3, 5)]
+    unit = [torch.cat([F.normalize(z, dim=1) for z in side], 1) / math.sqrt(2) for side in (spaces, others)]
+    close(SimCLR(0.15).joint_entropy(spaces, others), contrastive_entropy(*unit, 0.15))
+    close(SimCLR(0.15, 0.05).joint_entropy(spaces, others), contrastive_entropy(*unit, 0.05))
+
+
+def test_variance_and_effective_rank():
+    z = torch.randn(20_000, 8) * torch.tensor([1.0, 1, 1, 0, 0, 0, 0, 0])
+    assert abs(effective_rank(z) - 3) < 0.02
+    assert abs(effective_rank(torch.randn(40, 1000)) - 39) < 3
+    assert effective_rank(torch.ones(10, 4)) == 0
+    assert abs(variance(z) - 3 / 8) < 0.01
+    # On the sphere: 1 where spread evenly, whatever the scale and the number of dimensions.
+    for d in (2, 64):
+        assert abs(variance(SimCLR().geometry(torch.randn(20_000, d) * 100)) - 1) < 0.01
+    assert variance(SimCLR().geometry(torch.randn(100, 8) * 0.01 + 5)) < 0.01
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: SimCLR(0.0),
+        lambda: SimCLR(0.1, -1.0),
+        lambda: SimCLR(negatives="some"),
+        lambda: VICReg(weight=-1),
+        lambda: BarlowTwins(off_diagonal_weight=-1),
+    ],
+)
+def test_bad_settings(build):
+    with pytest.raises(UnweaveError):
+        build()

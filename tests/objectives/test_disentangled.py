@@ -1,0 +1,134 @@
+import pytest
+import torch
+
+from unweave.errors import UnweaveError
+from unweave.objectives import BarlowTwins, DisentangledLoss, DualAscent, SimCLR, VICReg
+
+BASES = [SimCLR(0.2), VICReg(), BarlowTwins()]
+SPACES = ("content", "color", "spatial")
+
+
+def embeddings(n=24, dims=(6, 3, 4), seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return {s: torch.randn(n, d, generator=g).double() for s, d in zip(SPACES, dims, strict=True)}
+
+
+def shared(n=24, kinds=3):
+    return torch.arange(n) % kinds
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_without_styles_it_is_the_base_method_bit_for_bit(base):
+    a, b = torch.randn(16, 8), torch.randn(16, 8)
+    terms = DisentangledLoss(base)({"content": a}, {"content": b}, torch.zeros(16, dtype=torch.long))
+    assert torch.equal(terms.loss, base.loss(a, b))
+    assert terms.joint_entropy == 0
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_it_is_equation_3(base):
+    """Σ λ_m·inv_m + joint entropy + content entropy, written out."""
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    weights = {"content": 2.0, "color": 3.0, "spatial": 5.0}
+    objective = DisentangledLoss(base, spaces=SPACES, weights=DualAscent(start=weights))
+    expected = base.entropy(a["content"], b["content"]) + base.joint_entropy([*a.values()], [*b.values()])
+    for m, space in enumerate(SPACES):
+        own = slice(m, None, 3)
+        expected = expected + weights[space] * base.invariance(a[space][own], b[space][own])
+    torch.testing.assert_close(objective(a, b, shared()).loss, expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_pair_of_another_kind_does_not_touch_a_spaces_invariance(base):
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    objective = DisentangledLoss(base, spaces=SPACES)
+    before = objective(a, b, shared())
+    for m, space in enumerate(SPACES):
+        changed = {s: z.clone() for s, z in a.items()}
+        for s in SPACES:
+            changed[s][shared() != m] += torch.randn_like(changed[s][shared() != m])
+        after = objective(changed, b, shared())
+        assert after.invariance[m] == before.invariance[m], space
+        assert after.constraint[m] == before.constraint[m], space
+        assert after.loss != before.loss
+
+
+def test_contents_invariance_may_see_all_pairs():
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    base = SimCLR()
+    terms = DisentangledLoss(base, spaces=SPACES, content_pairs="all")(a, b, shared())
+    assert terms.invariance[0] == base.invariance(a["content"], b["content"])
+    own = DisentangledLoss(base, spaces=SPACES)(a, b, shared())
+    assert terms.invariance[0] != own.invariance[0]
+    assert torch.equal(terms.invariance[1:], own.invariance[1:])
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_reordering_or_renaming_style_groups_changes_nothing(base):
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    one = DisentangledLoss(base, spaces=SPACES)(a, b, shared())
+    swapped = torch.tensor([0, 2, 1])[shared()]
+    two = DisentangledLoss(base, spaces=("content", "spatial", "color"))(a, b, swapped)
+    torch.testing.assert_close(one.loss, two.loss, atol=1e-12, rtol=1e-12)
+    names = dict(zip(SPACES, ("content", "q", "r"), strict=True))
+    renamed = [{names[s]: z for s, z in side.items()} for side in (a, b)]
+    three = DisentangledLoss(base, spaces=("content", "q", "r"))(*renamed, shared())
+    assert torch.equal(one.loss, three.loss)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_order_of_the_two_views_does_not_matter(base):
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    objective = DisentangledLoss(base, spaces=SPACES)
+    torch.testing.assert_close(objective(a, b, shared()).loss, objective(b, a, shared()).loss)
+
+
+def test_both_entropies_see_both_views_of_every_image():
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    for side in (a, b):
+        for z in side.values():
+            z.requires_grad_()
+    terms = DisentangledLoss(SimCLR(), spaces=SPACES, weights=DualAscent(start=0.0))(a, b, shared())
+    terms.loss.backward()
+    for side in (a, b):
+        for space, z in side.items():
+            assert (z.grad.norm(dim=1) > 0).all(), space
+
+
+def test_the_loss_is_in_full_precision_under_autocast():
+    a, b = ({s: z.float() for s, z in embeddings(seed=i).items()} for i in (0, 1))
+    objective = DisentangledLoss(SimCLR(), spaces=SPACES)
+    plain = objective(a, b, shared()).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(objective(a, b, shared()).loss, plain)
+        low = ({s: z.bfloat16() for s, z in side.items()} for side in (a, b))
+        assert objective(*low, shared()).loss.dtype == torch.float32
+
+
+def test_h_is_ignored_and_terms_become_plain_numbers():
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    objective = DisentangledLoss(SimCLR(), spaces=SPACES)
+    with_h = objective({"h": torch.zeros(24, 2), **a}, {"h": torch.zeros(24, 2), **b}, shared())
+    row = with_h.as_dict()
+    assert {"loss", "joint_entropy", "color/weight", "content/effective_rank", "spatial/constraint"} <= set(row)
+    assert all(isinstance(value, float) for value in row.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda o: o(embeddings(), {"content": torch.zeros(24, 6)}, shared()), "color"),
+        (lambda o: o(embeddings(), {**embeddings(), "smell": torch.zeros(24, 2)}, shared()), "smell"),
+        (lambda o: o(embeddings(), embeddings(12), shared()), r"\(24, 6\) and \(12, 6\)"),
+        (lambda o: o(embeddings(), embeddings(), shared(20)), "20 entries"),
+        (lambda o: o(embeddings(), embeddings(), shared(kinds=2)), "'spatial'"),
+        (lambda o: DisentangledLoss(SimCLR(), spaces=("color", "content")), "first"),
+        (lambda o: DisentangledLoss(SimCLR(), spaces=SPACES, weights=DualAscent(start={"content": 1.0})), "names"),
+        (lambda o: DisentangledLoss(SimCLR(), spaces=SPACES, content_pairs="some"), "content_pairs"),
+        (lambda o: DisentangledLoss(SimCLR(), weights=DualAscent(start=-1.0)), "negative"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, words):
+    with pytest.raises(UnweaveError, match=words) as error:
+        call(DisentangledLoss(SimCLR(), spaces=SPACES))
+    assert "\n" not in str(error.value)
