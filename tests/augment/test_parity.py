@@ -33,7 +33,7 @@ def assert_close(ours, theirs, levels=1.0):
 def test_resized_crop(photos, mode, levels, size):
     params, ours = drawn(A.RandomResizedCrop(size, interpolation=mode), photos)
     boxes = torch.stack([params[k] for k in ("top", "left", "height", "width")], 1).int().tolist()
-    # torchvision rounds a uint8 image between its two passes, and bicubic overshoots there: compare floats for that one.
+    # torchvision rounds a uint8 image between its two passes, where bicubic overshoots: compare floats for that one.
     source = photos if mode == "bilinear" else as_float(photos)
     theirs = [TF.resized_crop(x, *box, size, MODES[mode], antialias=True) for x, box in zip(source, boxes, strict=True)]
     assert_close(ours, [x if mode == "bilinear" else x.clamp(0, 1) for x in theirs], levels)
@@ -45,7 +45,9 @@ def test_resized_crop_of_any_window(height, width, size, mode, data):
     h, w = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     top, left = data.draw(st.integers(0, height - h)), data.draw(st.integers(0, width - w))
     image = torch.rand(1, 3, height, width, generator=torch.Generator().manual_seed(0))
-    params = {k: torch.tensor([float(v)]) for k, v in zip(("top", "left", "height", "width"), (top, left, h, w), strict=True)}
+    params = {
+        k: torch.tensor([float(v)]) for k, v in zip(("top", "left", "height", "width"), (top, left, h, w), strict=True)
+    }
     ours = A.RandomResizedCrop(size, interpolation=mode).apply(image, {**params, "on": torch.tensor([True])})
     theirs = TF.resized_crop(image, top, left, h, w, [size, size], MODES[mode], antialias=True).clamp(0, 1)
     assert (ours - theirs).abs().max() <= 1e-4
@@ -133,21 +135,10 @@ def test_color_jitter_in_each_images_own_order(photos):
     assert_close(ours, theirs, 0.1)
 
 
-def test_color_jitter_for_gpus_is_the_same_function(photos):
-    jitter = A.ColorJitter(0.4, 0.4, 0.4, 0.3, p=0.8)
-    params, ours = drawn(jitter, photos)
-    torch.testing.assert_close(jitter._apply_dense(as_float(photos), params), ours, atol=1e-5, rtol=0)
-    no_contrast = A.ColorJitter(0.4, 0, 0.4, 0.3)
-    params, ours = drawn(no_contrast, photos)
-    torch.testing.assert_close(no_contrast._apply_dense(as_float(photos), params), ours, atol=1e-5, rtol=0)
-
-
 def test_grayscale_and_solarize(photos):
     params, ours = drawn(A.RandomGrayscale(p=0.5), photos)
     assert 0 < params["on"].sum() < len(photos)
-    assert_close(
-        ours, [TF.rgb_to_grayscale(x, 3) if on else x for x, on in zip(photos, params["on"], strict=True)]
-    )
+    assert_close(ours, [TF.rgb_to_grayscale(x, 3) if on else x for x, on in zip(photos, params["on"], strict=True)])
     params, ours = drawn(A.RandomSolarize(128 / 255, p=0.5), photos)
     assert_close(ours, [TF.solarize(x, 128) if on else x for x, on in zip(photos, params["on"], strict=True)])
 
@@ -182,28 +173,3 @@ def test_an_image_that_is_not_on_is_left_alone(photos):
         torch.testing.assert_close(transform(photos), as_float(photos), atol=1e-5, rtol=0)
     resized = torch.stack([TF.resize(as_float(x), [48, 48], antialias=True) for x in photos])
     torch.testing.assert_close(A.RandomResizedCrop(48, p=0.0)(photos), resized, atol=1e-5, rtol=0)
-
-
-@pytest.mark.gpu
-def test_the_compiled_pipeline_on_a_gpu_makes_the_views_of_the_cpu(photos):
-    def make(compile):
-        return A.Views(
-            {
-                "spatial": [A.RandomResizedCrop(64), A.RandomHorizontalFlip(), A.RandomRotation(30)],
-                "appearance": [
-                    A.ColorJitter(0.4, 0.4, 0.2, 0.1, p=0.8),
-                    A.RandomGrayscale(p=0.2),
-                    A.GaussianBlur(9, p=0.5),
-                    A.RandomSolarize(0.9, p=0.0),
-                ],
-            },
-            compile=compile,
-        )
-
-    on_cpu = make(False)(photos, generator=torch.Generator().manual_seed(1))
-    for compile in (False, True):
-        on_gpu = make(compile)(photos.cuda(), generator=torch.Generator().manual_seed(1))
-        for ours, theirs in ((on_gpu.a, on_cpu.a), (on_gpu.b, on_cpu.b)):
-            difference = (ours.cpu() - theirs).abs()
-            assert difference.mean() < 0.2 / 255
-            assert (difference < 1.5 / 255).float().mean() > 0.999

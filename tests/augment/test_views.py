@@ -51,6 +51,8 @@ def test_what_is_not_shared_is_drawn_apart():
         for name in params_a:
             x, y = params_a[name][apart].double(), params_b[name][apart].double()
             for i, j in zip(x.view(len(x), -1).T, y.view(len(y), -1).T, strict=True):
+                if i.std() == 0:  # "on" of a transform with p = 1
+                    continue
                 assert abs(torch.corrcoef(torch.stack([i, j]))[0, 1]) < 0.035, name
     # Nor do two different parameters of one view have to do with each other, shared or not.
     for side in (a, b):
@@ -114,7 +116,7 @@ def test_a_shared_asymmetric_group_is_drawn_from_either_side():
         }
     )
     u, shared = views.draw(9000, generator=seeded())
-    a, b = ([side[1] for side in views.parameters(u, shared, (32, 32))])
+    a, b = [side[1] for side in views.parameters(u, shared, (32, 32))]
     same = shared == 2
     assert torch.equal(a["sigma"][same], b["sigma"][same])
     assert torch.equal(a["on"][same], b["on"][same])

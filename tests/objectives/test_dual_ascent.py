@@ -65,24 +65,22 @@ def test_forward_never_moves_the_weights():
 
 def test_a_collapse_is_said_aloud():
     objective = DisentangledLoss(SimCLR(), spaces=("content", "color"), weights=DualAscent())
-    with pytest.warns(CollapseWarning, match="'content' is near collapse") as caught:
-        for _ in range(WARN_EVERY):
-            objective.update(terms(("content", "color"), variance=0.01))
-    assert len(caught) == 2
+    for _ in range(WARN_EVERY - 1):
+        objective.update(terms(("content", "color"), variance=0.01))
+    with pytest.warns(CollapseWarning, match="'content' is near collapse"):
+        objective.update(terms(("content", "color"), variance=0.01))
 
 
-def small_run(weights: DualAscent, steps=1500):
-    """Content is one of three clusters, style a large shift; returns what is left of the content space."""
+def small_run(weights: DualAscent, steps=800):
+    """Three clusters seen through noise of their own in each view, so that no tolerance is ever met; and a style."""
     torch.manual_seed(0)
-    centres = 2 * torch.eye(3)
     net = torch.nn.Sequential(torch.nn.Linear(6, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
     objective = DisentangledLoss(SimCLR(0.15), weights=weights)
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
-        content = centres[torch.randint(3, (96,), generator=generator)]
-        content = content + 0.5 * torch.randn(96, 3, generator=generator)  # what cannot be told apart keeps c above ε
-        a, b = (torch.cat([content, torch.randn(96, 3, generator=generator)], 1) for _ in "ab")
+        content = 2 * torch.eye(3)[torch.randint(3, (96,), generator=generator)]
+        a, b = (torch.cat([content, torch.zeros(96, 3)], 1) + torch.randn(96, 6, generator=generator) for _ in "ab")
         terms = objective({"content": net(a)}, {"content": net(b)}, torch.zeros(96, dtype=torch.long))
         optimizer.zero_grad()
         terms.loss.backward()
@@ -92,16 +90,15 @@ def small_run(weights: DualAscent, steps=1500):
 
 
 def test_the_plain_rule_collapses_where_the_guarded_one_survives():
-    """facts: too eager a step takes the space to one point, which is perfectly invariant and never left."""
-    eager = {"rule": "paper", "lr": 50.0, "tolerance": 1e-4, "warmup": 100}
-    plain = small_run(DualAscent(**eager, min_variance=0.0, min_rank=0.0))
-    assert plain.variance.item() < 0.01
+    """Too eager a weight takes a space to one point, which is perfectly invariant and is never left again."""
+    eager = {"rule": "paper", "lr": 5.0, "tolerance": 1e-3, "warmup": 100}
+    plain = small_run(DualAscent(**eager, min_variance=0.0))
+    assert plain.variance.item() < 0.001
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
         guarded = small_run(DualAscent(**eager))
-    assert guarded.variance.item() > 0.1
-    assert guarded.effective_rank.item() > 1
-    assert guarded.constraint.item() < 0.1
+    assert guarded.variance.item() > 0.02
+    assert guarded.effective_rank.item() > 1.1
 
 
 @pytest.mark.parametrize(

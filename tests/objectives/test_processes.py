@@ -70,4 +70,6 @@ def test_two_processes_are_one(two_processes, name):
     for rank in (0, 1):
         assert two_processes[rank][name].keys() == one.keys()
         for key, value in one.items():
-            torch.testing.assert_close(two_processes[rank][name][key], value, atol=1e-10, rtol=0, msg=f"{key} on {rank}")
+            torch.testing.assert_close(
+                two_processes[rank][name][key], value, atol=1e-10, rtol=0, msg=f"{key} on {rank}"
+            )

@@ -6,7 +6,9 @@ between the views of some images is then one ``torch.where`` on plain tensors.
 Legend: n images, c channels, h×w pixels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -78,27 +80,50 @@ class Transform:
         return f"{type(self).__name__}({settings})"
 
 
+class RowTransform(Transform):
+    """A transform that leaves the images' size alone and touches only those that are on.
+
+    A subclass says what becomes of the images that are on (``_change``), and may bring a GPU kernel that does so in
+    place (``_kernel``). Where neither image nor kernel asks for it, nothing is computed.
+    """
+
+    def apply(self, images: Tensor, params: Params) -> Tensor:
+        """A changed copy."""
+        return self.overwrite(images.clone(memory_format=torch.contiguous_format), params)
+
+    def overwrite(self, images: Tensor, params: Params) -> Tensor:
+        """The same, in place: for a pipeline that owns its images."""
+        on = params["on"]
+        if images.is_cuda:
+            if triton_works() and images.is_contiguous() and images.dtype == torch.float32:
+                self._kernel(images, params)
+                return images
+            return images.copy_(torch.where(per_image(on), self._change(images, params), images))
+        rows = on.nonzero().squeeze(1)
+        if len(rows) == len(images):
+            return images.copy_(self._change(images, params))
+        if len(rows):
+            images[rows] = self._change(images[rows], {name: value[rows] for name, value in params.items()})
+        return images
+
+    def _change(self, images: Tensor, params: Params) -> Tensor:
+        """What becomes of images that are all on."""
+        raise NotImplementedError
+
+    def _kernel(self, images: Tensor, params: Params) -> None:
+        """The same in place on a GPU, for the images that are on."""
+        images.copy_(torch.where(per_image(params["on"]), self._change(images, params), images))
+
+
+@cache
+def triton_works() -> bool:
+    """Whether the GPU kernels can be had."""
+    return find_spec("triton") is not None
+
+
 def as_float(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """uint8 to [0, 1]; floats as they are."""
     return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
-
-
-def where_rows(
-    rows: Tensor, function: Callable[..., Tensor], images: Tensor, *params: Tensor
-) -> Tensor:
-    """``function(images, *params)`` on the images where ``rows`` (n,) is true; the others stay as they are.
-
-    A GPU computes all and selects: no number has to travel to the host, and a compiler can fuse it. A CPU computes
-    only the rows that count.
-    """
-    if images.is_cuda:
-        return torch.where(per_image(rows), function(images, *params), images)
-    index = rows.nonzero().squeeze(1)
-    if len(index) == 0:
-        return images
-    if len(index) == len(images):
-        return function(images, *params)
-    return images.index_copy(0, index, function(images[index], *(p[index] for p in params)))
 
 
 def per_image(values: Tensor) -> Tensor:
@@ -111,7 +136,9 @@ def between(u: Tensor, low: float, high: float) -> Tensor:
     return low + (high - low) * u
 
 
-def as_range(name: str, value: float | Sequence[float], *, low: float, high: float = float("inf")) -> tuple[float, float]:
+def as_range(
+    name: str, value: float | Sequence[float], *, low: float, high: float = float("inf")
+) -> tuple[float, float]:
     """A (minimum, maximum) pair that lies in [low, high], or the reason why not."""
     pair = tuple(value) if isinstance(value, Sequence) else None
     if pair is None or len(pair) != 2 or not low <= pair[0] <= pair[1] <= high:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from unweave.augment._transform import Params, Size, Transform, as_range, between, per_image, where_rows
+from unweave.augment._transform import Params, RowTransform, Size, Transform, as_range, between, per_image
 from unweave.errors import UnweaveError
 
 
@@ -25,9 +25,9 @@ def adjust_brightness(images: Tensor, factor: Tensor) -> Tensor:
     return (images * per_image(factor)).clamp(0, 1)
 
 
-def adjust_contrast(images: Tensor, factor: Tensor, mean: Tensor | None = None) -> Tensor:
-    """Away from (factor > 1) or towards the mean luma of each image, which can be given as (n, 1, 1, 1)."""
-    return _blend(images, mean_luma(images) if mean is None else mean, factor)
+def adjust_contrast(images: Tensor, factor: Tensor) -> Tensor:
+    """Away from (factor > 1) or towards the mean luma of each image."""
+    return _blend(images, grayscale(images).mean((1, 2, 3), keepdim=True), factor)
 
 
 def adjust_saturation(images: Tensor, factor: Tensor) -> Tensor:
@@ -55,12 +55,7 @@ def adjust_hue(images: Tensor, shift: Tensor) -> Tensor:
     return torch.stack(channels, 1)
 
 
-def mean_luma(images: Tensor) -> Tensor:
-    """(n, 1, 1, 1)"""
-    return grayscale(images).mean((1, 2, 3), keepdim=True)
-
-
-class _ColorTransform(Transform):
+class _ColorTransform(RowTransform):
     def check(self, channels: int, size: Size) -> None:
         if channels != 3:
             raise UnweaveError(f"{type(self).__name__} needs RGB images with 3 channels, not {channels}")
@@ -105,57 +100,23 @@ class ColorJitter(_ColorTransform):
         params: Params = {name: between(u[:, i], *getattr(self, name)) for i, name in enumerate(self.names)}
         return {**params, "order": u[:, 4:8].argsort(1)}
 
-    def _active(self) -> list[int]:
-        identity = (1.0, 1.0, 1.0, 0.0)
-        return [i for i, name in enumerate(self.names) if getattr(self, name) != (identity[i], identity[i])]
-
-    def apply(self, images: Tensor, params: Params) -> Tensor:
-        """The four adjustments in each image's order."""
-        if images.is_cuda:
-            return self._apply_dense(images, params)
-        functions = (adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue)
+    def _change(self, images: Tensor, params: Params) -> Tensor:
+        """The four adjustments, each image in its own order: at each turn, those images together whose turn it is."""
+        adjust = (adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue)
+        identity = ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0))
+        active = [i for i, name in enumerate(self.names) if getattr(self, name) != identity[i]]
         out = images.clone()
         for turn in range(4):
-            for i in self._active():
-                rows = (params["on"] & (params["order"][:, turn] == i)).nonzero().squeeze(1)
+            for i in active:
+                rows = (params["order"][:, turn] == i).nonzero().squeeze(1)
                 if len(rows):
-                    out[rows] = functions[i](out[rows], params[self.names[i]][rows])
+                    out[rows] = adjust[i](out[rows], params[self.names[i]][rows])
         return out
 
-    def _apply_dense(self, images: Tensor, params: Params) -> Tensor:
-        """Two passes over memory, whatever the orders are.
+    def _kernel(self, images: Tensor, params: Params) -> None:
+        from unweave.augment import _kernels
 
-        Contrast needs the mean of what comes before it. The first pass does only that, and finds the mean; the second
-        does everything.
-        """
-        place = params["order"].argsort(1)  # place[:, i]: when adjustment i has its turn
-        if 1 in self._active():
-            mean = mean_luma(self._in_order(images, params, place, before=place[:, 1]))
-        else:
-            mean = torch.zeros_like(images[:, :1, :1, :1])
-        return self._in_order(images, params, place, mean=mean)
-
-    def _in_order(
-        self, images: Tensor, params: Params, place: Tensor, mean: Tensor | None = None, before: Tensor | None = None
-    ) -> Tensor:
-        for turn in range(4):
-            now = params["on"] if before is None else params["on"] & (turn < before)
-            out = images
-            for i in self._active():
-                factor = params[self.names[i]]
-                if i == 0:
-                    adjusted = adjust_brightness(images, factor)
-                elif i == 1:
-                    if mean is None:
-                        continue
-                    adjusted = adjust_contrast(images, factor, mean)
-                elif i == 2:
-                    adjusted = adjust_saturation(images, factor)
-                else:
-                    adjusted = adjust_hue(images, factor)
-                out = torch.where(per_image(now & (place[:, i] == turn)), adjusted, out)
-            images = out
-        return images
+        _kernels.jitter_(images, params["on"], params["order"], *(params[name] for name in self.names))
 
 
 class RandomGrayscale(_ColorTransform):
@@ -164,12 +125,16 @@ class RandomGrayscale(_ColorTransform):
     def __init__(self, *, p: float = 0.1) -> None:
         super().__init__(p=p)
 
-    def apply(self, images: Tensor, params: Params) -> Tensor:
-        """Luma for the images that are on."""
-        return where_rows(params["on"], lambda x: grayscale(x).expand_as(x), images)
+    def _change(self, images: Tensor, params: Params) -> Tensor:
+        return grayscale(images).expand_as(images)
+
+    def _kernel(self, images: Tensor, params: Params) -> None:
+        from unweave.augment import _kernels
+
+        _kernels.grayscale_(images, params["on"])
 
 
-class RandomSolarize(Transform):
+class RandomSolarize(RowTransform):
     """Inverts every value at or above ``threshold``, on the scale 0 to 1. As torchvision's on float images."""
 
     def __init__(self, threshold: float = 0.5, *, p: float = 0.5) -> None:
@@ -180,9 +145,13 @@ class RandomSolarize(Transform):
             )
         self.threshold = threshold
 
-    def apply(self, images: Tensor, params: Params) -> Tensor:
-        """Inverts the bright values of the images that are on."""
-        return where_rows(params["on"], lambda x: torch.where(x >= self.threshold, 1 - x, x), images)
+    def _change(self, images: Tensor, params: Params) -> Tensor:
+        return torch.where(images >= self.threshold, 1 - images, images)
+
+    def _kernel(self, images: Tensor, params: Params) -> None:
+        from unweave.augment import _kernels
+
+        _kernels.solarize_(images, params["on"], self.threshold)
 
     def fixed(self) -> dict[str, object]:
         """The threshold."""

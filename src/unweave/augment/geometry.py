@@ -8,8 +8,18 @@ import torch
 from torch import Tensor
 
 from unweave.augment._resample import Filter, blur_weights, separable, warp, window_weights
-from unweave.augment._transform import Params, Size, Transform, as_range, between, per_image, where_rows
+from unweave.augment._transform import (
+    Params,
+    RowTransform,
+    Size,
+    Transform,
+    as_range,
+    between,
+    triton_works,
+)
 from unweave.errors import UnweaveError
+
+WINDOW = ("top", "left", "height", "width")
 
 
 class RandomResizedCrop(Transform):
@@ -24,7 +34,7 @@ class RandomResizedCrop(Transform):
     """
 
     tries = 10
-    draws = 4 * tries
+    draws = 2 * tries + 2
 
     def __init__(
         self,
@@ -47,20 +57,29 @@ class RandomResizedCrop(Transform):
 
     def _draw(self, u: Tensor, size: Size) -> Params:
         height, width = size
-        area, shape, top, left = u.view(-1, self.tries, 4).unbind(-1)
+        area, shape, place = u.split([self.tries, self.tries, 2], 1)
         area = height * width * between(area, *self.scale)
         ratio = between(shape, math.log(self.ratio[0]), math.log(self.ratio[1])).exp()
         w, h = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
         fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
         first = fits.to(torch.uint8).argmax(1, keepdim=True)
-        w, h, top, left = (x.gather(1, first).squeeze(1) for x in (w, h, top, left))
-        top = (top * (height - h + 1)).floor().minimum(height - h)
-        left = (left * (width - w + 1)).floor().minimum(width - w)
+        w, h = (x.gather(1, first).squeeze(1) for x in (w, h))
+        top = (place[:, 0] * (height - h + 1)).floor().minimum(height - h)
+        left = (place[:, 1] * (width - w + 1)).floor().minimum(width - w)
         found = fits.any(1)
         central = self._central_window(size)
         return {
             name: torch.where(found, value, torch.full_like(value, fallback))
-            for name, value, fallback in zip(("top", "left", "height", "width"), (top, left, h, w), central, strict=True)
+            for name, value, fallback in zip(WINDOW, (top, left, h, w), central, strict=True)
+        }
+
+    def parameters(self, u: Tensor, size: Size) -> Params:
+        """A window for every image; the whole image for those that are not on."""
+        params = super().parameters(u, size)
+        whole = dict(zip(WINDOW, (0.0, 0.0, *map(float, size)), strict=True))
+        return {
+            name: torch.where(params["on"], value, whole[name]) if name in whole else value
+            for name, value in params.items()
         }
 
     def _central_window(self, size: Size) -> tuple[int, int, int, int]:
@@ -73,15 +92,17 @@ class RandomResizedCrop(Transform):
 
     def apply(self, images: Tensor, params: Params, flip: Tensor | None = None) -> Tensor:
         """Crops and resizes; takes uint8 too. ``flip`` (n,) mirrors the outcome at no cost."""
-        _, _, h, w = images.shape
-        on, zero = params["on"], torch.zeros_like(params["top"])
-        top, left = torch.where(on, params["top"], zero), torch.where(on, params["left"], zero)
-        height, width = torch.where(on, params["height"], zero + h), torch.where(on, params["width"], zero + w)
-        rows = window_weights(top, height, h, self.size[0], self.interpolation)
-        columns = window_weights(left, width, w, self.size[1], self.interpolation, flip)
-        out = separable(images, rows, columns)
-        if images.dtype == torch.uint8:
-            out = out / 255
+        top, left, height, width = (params[name] for name in WINDOW)
+        flip = torch.zeros_like(params["on"]) if flip is None else flip
+        if images.is_cuda and triton_works():
+            from unweave.augment import _kernels
+
+            bicubic = self.interpolation == "bicubic"
+            out = _kernels.crop(images, top, left, height, width, flip, self.size, bicubic)
+        else:
+            rows = window_weights(top, height, images.shape[2], self.size[0], self.interpolation)
+            columns = window_weights(left, width, images.shape[3], self.size[1], self.interpolation, flip)
+            out = separable(images, rows, columns) / (255 if images.dtype == torch.uint8 else 1)
         return out.clamp(0, 1) if self.interpolation == "bicubic" else out
 
     def output_size(self, size: Size) -> Size:
@@ -93,15 +114,14 @@ class RandomResizedCrop(Transform):
         return {"size": self.size, "interpolation": self.interpolation}
 
 
-class RandomHorizontalFlip(Transform):
+class RandomHorizontalFlip(RowTransform):
     """Mirrors left and right. After a ``RandomResizedCrop`` it is part of the same resampling."""
 
     def __init__(self, *, p: float = 0.5) -> None:
         super().__init__(p=p)
 
-    def apply(self, images: Tensor, params: Params) -> Tensor:
-        """Flips the images that are on."""
-        return torch.where(per_image(params["on"]), images.flip(-1), images)
+    def _change(self, images: Tensor, params: Params) -> Tensor:
+        return images.flip(-1)
 
 
 class AffineTransform(Transform):
@@ -183,7 +203,9 @@ class RandomTranslation(AffineTransform):
     ) -> None:
         super().__init__(interpolation, p=p)
         if not (isinstance(translate, Sequence) and len(translate) == 2 and all(0 <= t <= 1 for t in translate)):
-            raise UnweaveError(f"RandomTranslation: translate is two fractions in [0, 1], (of width, of height), not {translate!r}")
+            raise UnweaveError(
+                f"RandomTranslation: translate is two fractions in [0, 1], (of width, of height), not {translate!r}"
+            )
         self.translate = (float(translate[0]), float(translate[1]))
 
     def _draw(self, u: Tensor, size: Size) -> Params:
@@ -222,7 +244,7 @@ class RandomZoom(AffineTransform):
         return _stack3x3([[inverse, zero, zero], [zero, inverse, zero]])
 
 
-class GaussianBlur(Transform):
+class GaussianBlur(RowTransform):
     """Blurs with a Gaussian of uniform width, edges reflected. As torchvision's, plus ``p``."""
 
     draws = 1
@@ -251,15 +273,16 @@ class GaussianBlur(Transform):
     def _draw(self, u: Tensor, size: Size) -> Params:
         return {"sigma": between(u[:, 0], *self.sigma)}
 
-    def apply(self, images: Tensor, params: Params) -> Tensor:
-        """Two matrix products for the images that are on."""
-        return where_rows(params["on"], self._blur, images, params["sigma"])
-
-    def _blur(self, images: Tensor, sigma: Tensor) -> Tensor:
+    def _change(self, images: Tensor, params: Params) -> Tensor:
         # The kernel's size is (width, height), as in torchvision.
-        rows = blur_weights(sigma, self.kernel_size[1], images.shape[2])
-        columns = blur_weights(sigma, self.kernel_size[0], images.shape[3])
+        rows = blur_weights(params["sigma"], self.kernel_size[1], images.shape[2])
+        columns = blur_weights(params["sigma"], self.kernel_size[0], images.shape[3])
         return separable(images, rows, columns)
+
+    def _kernel(self, images: Tensor, params: Params) -> None:
+        from unweave.augment import _kernels
+
+        _kernels.blur_(images, params["on"], params["sigma"], self.kernel_size)
 
     def fixed(self) -> dict[str, object]:
         """The size of the kernel."""

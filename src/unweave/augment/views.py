@@ -10,13 +10,12 @@ Legend: n images, K uniform numbers an image, M groups.
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from unweave.augment._resample import warp
-from unweave.augment._transform import Params, Size, Transform, as_float
+from unweave.augment._transform import Params, RowTransform, Size, Transform, as_float, triton_works
 from unweave.augment.geometry import AffineTransform, RandomHorizontalFlip, RandomResizedCrop
 from unweave.errors import UnweaveError
 from unweave.processes import rank, world_size
@@ -54,7 +53,6 @@ class Views:
             second's with probability ½, image by image.
         always: applied after the groups to every view, shared by none.
         all_pairs: make all M + 1 pairs of every image, instead of pair l mod (M + 1) of image l.
-        compile: one compiled function for the whole pipeline; "auto" compiles on a GPU.
 
     >>> import torch, unweave.augment as A
     >>> views = A.Views({"color": [A.ColorJitter(hue=0.5)], "spatial": [A.RandomRotation(180)]})
@@ -71,11 +69,9 @@ class Views:
         always: Transforms = (),
         *,
         all_pairs: bool = False,
-        compile: bool | Literal["auto"] = "auto",
     ) -> None:
         self.groups = tuple(groups)
         self.all_pairs = all_pairs
-        self.compile = compile
         for name in self.groups:
             if not isinstance(name, str) or not name or name in RESERVED:
                 raise UnweaveError(f"a group cannot be named {name!r}: {', '.join(RESERVED)} are taken")
@@ -87,7 +83,8 @@ class Views:
         for a, _ in _sides("always", always):
             self._steps.append(_Step(None, a, a, slice(column, column := column + 1 + a.draws)))
         self._columns = column
-        self._compiled = torch.compile(self._produce, dynamic=False)
+        # A hundred small operations, launched one by one, would take a GPU longer than the views themselves.
+        self._compiled_parameters = torch.compile(self.parameters, dynamic=False)
 
     @property
     def spaces(self) -> tuple[str, ...]:
@@ -104,7 +101,7 @@ class Views:
     ) -> Pair:
         """A pair of views of each image (n, c, h, w): uint8, or float in [0, 1]; on any device.
 
-        All randomness comes from ``generator``: the same seed, the same views. ``start`` is the place of the first
+        All randomness comes from ``generator``, of any device: the same seed, the same views. ``start`` is the place of the first
         image in the global batch of ``total`` images; both are found from ``torch.distributed`` unless given. A
         generator seeded alike on every process then makes the views that one process would make of the whole batch.
         """
@@ -115,8 +112,11 @@ class Views:
         u, shared = self.draw(n, generator=generator, device=images.device, start=start, total=total)
         if self.all_pairs:
             images = images.repeat_interleave(len(self.spaces), 0)
-        produce = self._compiled if self._should_compile(images) else self._produce
-        a, b = produce(images, u, shared.to(images.device, non_blocking=True))
+        size = (images.shape[-2], images.shape[-1])
+        parameters = self._compiled_parameters if images.is_cuda and triton_works() else self.parameters
+        params_a, params_b = parameters(u, shared.to(images.device, non_blocking=True), size)
+        a = run(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
+        b = run(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
         return Pair(a, b, shared)
 
     def draw(
@@ -124,7 +124,7 @@ class Views:
         n: int,
         *,
         generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
+        device: torch.device | str = "cpu",
         start: int = 0,
         total: int | None = None,
     ) -> tuple[Tensor, Tensor]:
@@ -137,7 +137,7 @@ class Views:
         total = start + n if total is None else total
         source = device if generator is None else generator.device
         u = torch.rand(total * repeat, 2, self._columns + len(self.groups), generator=generator, device=source)
-        u = u[start * repeat : (start + n) * repeat].transpose(0, 1).to(device)
+        u = u[start * repeat : (start + n) * repeat].transpose(0, 1).to(device, non_blocking=True)
         shared = torch.arange(start * repeat, (start + n) * repeat) % kinds
         return u, shared
 
@@ -163,15 +163,6 @@ class Views:
             size = step.a.output_size(size)
         return params_a, params_b
 
-    def _produce(self, images: Tensor, u: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
-        params_a, params_b = self.parameters(u, shared, (images.shape[-2], images.shape[-1]))
-        a = run(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
-        b = run(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
-        return a.contiguous(), b.contiguous()
-
-    def _should_compile(self, images: Tensor) -> bool:
-        return images.is_cuda if self.compile == "auto" else self.compile
-
     def _check(self, images: Tensor, total: int) -> None:
         check_images(images)
         kinds = len(self.spaces)
@@ -196,6 +187,7 @@ class Views:
 def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
     """Applies transforms in order; affine neighbours, and a crop with the flip after it, resample once."""
     steps = list(steps)
+    given = images  # no step may write to the caller's images
     if not (steps and isinstance(steps[0][0], RandomResizedCrop)):  # a crop reads uint8 itself
         images = as_float(images)
     while steps:
@@ -209,6 +201,8 @@ def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
             images = warp(images, matrix, transform.interpolation)
         elif isinstance(transform, RandomResizedCrop) and steps and isinstance(steps[0][0], RandomHorizontalFlip):
             images = transform.apply(images, params, flip=steps.pop(0)[1]["on"])
+        elif isinstance(transform, RowTransform) and images is not given:
+            images = transform.overwrite(images, params)
         else:
             images = transform.apply(images, params)
     return images
@@ -232,14 +226,16 @@ def check_images(images: Tensor) -> None:
         raise UnweaveError(f"images must be uint8 or float, not {images.dtype}")
     if not images.is_cuda:  # on a GPU the look would wait for everything before it
         low, high = (x.item() for x in images.aminmax())
-        if not (-1e-3 <= low and high <= 1 + 1e-3):
+        if not (low >= -1e-3 and high <= 1 + 1e-3):
             raise UnweaveError(
                 f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]; divide by 255, and leave normalisation "
                 "to Views(always=[Normalize(…)])"
             )
 
 
-def _sides(name: str, value: Transforms | tuple[Transforms, Transforms] | Transform) -> Iterator[tuple[Transform, Transform]]:
+def _sides(
+    name: str, value: Transforms | tuple[Transforms, Transforms] | Transform
+) -> Iterator[tuple[Transform, Transform]]:
     """The transforms of a group for view a and for view b, side by side."""
     if isinstance(value, Transform):
         value = [value]
@@ -263,6 +259,4 @@ def _sides(name: str, value: Transforms | tuple[Transforms, Transforms] | Transf
 
 
 def _where(rows: Tensor, yes: Params, no: Params) -> Params:
-    return {
-        name: torch.where(rows.view(-1, *[1] * (value.ndim - 1)), value, no[name]) for name, value in yes.items()
-    }
+    return {name: torch.where(rows.view(-1, *[1] * (value.ndim - 1)), value, no[name]) for name, value in yes.items()}

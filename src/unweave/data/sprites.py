@@ -86,7 +86,7 @@ class Sprites:
 
     def factors(self, index: Tensor) -> Factors:
         """The value of each factor, as a whole number from 0, (n,) each."""
-        if index.numel() and not (0 <= int(index.min()) and int(index.max()) < COUNT):
+        if index.numel() and not (int(index.min()) >= 0 and int(index.max()) < COUNT):
             raise UnweaveError(f"sprites are numbered 0 to {COUNT - 1}, not {int(index.min())} to {int(index.max())}")
         rest, factors = index, {}
         for name, values in reversed(SIZES.items()):

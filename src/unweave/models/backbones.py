@@ -1,5 +1,6 @@
 """Backbones by name, from torchvision or timm, without their classifier."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -55,16 +56,31 @@ class SmallConvNet(nn.Module):
     The last layer is flattened, not averaged, so that h tells where a thing is as well as what it is.
     """
 
-    def __init__(self, size: int, widths: tuple[int, ...] = (32, 64, 128), dim: int = 256, channels: int = 3) -> None:
+    def __init__(
+        self,
+        size: int,
+        layers: Sequence[tuple[int, int]] = ((16, 2), (32, 2), (32, 1), (64, 2)),
+        dim: int = 128,
+        channels: int = 3,
+    ) -> None:
+        """``layers`` are the (width, stride) of each convolution, ``size`` the pixels a side of the images."""
         super().__init__()
-        layers: list[nn.Module] = []
+        convolutions: list[nn.Module] = []
         before, side = channels, size
-        for width in widths:
-            layers += [nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
-            before, side = width, (side + 1) // 2
+        for width, stride in layers:
+            convolutions += [
+                nn.Conv2d(before, width, 3, stride=stride, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ]
+            before, side = width, -(-side // stride)
         self.num_features = dim
         self.layers = nn.Sequential(
-            *layers, nn.Flatten(), nn.Linear(before * side * side, dim, bias=False), nn.BatchNorm1d(dim), nn.ReLU()
+            *convolutions,
+            nn.Flatten(),
+            nn.Linear(before * side * side, dim, bias=False),
+            nn.BatchNorm1d(dim),
+            nn.ReLU(),
         )
 
     def forward(self, images: Any) -> Any:

@@ -121,7 +121,9 @@ def _single(name: str, value: int | Mapping[str, int]) -> int:
 def _split(fractions: Mapping[str, float], spaces: tuple[str, ...], dim: int | Mapping[str, int]) -> list[int]:
     total = _single("dim", dim)
     if set(fractions) != set(spaces) or min(fractions.values()) <= 0 or abs(sum(fractions.values()) - 1) > 1e-6:
-        raise UnweaveError(f"split must give each of {sorted(spaces)} a positive fraction, 1 in all, not {dict(fractions)}")
+        raise UnweaveError(
+            f"split must give each of {sorted(spaces)} a positive fraction, 1 in all, not {dict(fractions)}"
+        )
     edges = torch.tensor([0.0] + [fractions[s] for s in spaces], dtype=torch.float64).cumsum(0)
     parts = (edges * total).round().long().diff().tolist()
     if min(parts) < 1:

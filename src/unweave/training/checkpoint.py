@@ -51,7 +51,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             if found is None:
                 raise UnweaveError(f"{path} is a safetensors file, but no checkpoint of unweave")
             if int(found) > FORMAT:
-                raise UnweaveError(f"{path} has checkpoint format {found}, this unweave reads up to {FORMAT}: update it")
+                raise UnweaveError(
+                    f"{path} has checkpoint format {found}, this unweave reads up to {FORMAT}: update it"
+                )
             return _unpack(json.loads(metadata["skeleton"]), file)
     except (SafetensorError, OSError) as error:
         raise UnweaveError(f"{path} cannot be read as a checkpoint: {error}") from None

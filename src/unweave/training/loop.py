@@ -89,7 +89,10 @@ def train(
     started = time.perf_counter()
 
     encoder.train()
-    with ProgressBar(config.steps, first, description, show=progress and rank() == 0) as bar, _fast_matmul(fabric.device):
+    with (
+        ProgressBar(config.steps, first, description, show=progress and rank() == 0) as bar,
+        _fast_matmul(fabric.device),
+    ):
         for step in range(first, config.steps):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)

@@ -1,0 +1,109 @@
+"""A training step on the GPU, from images to weights, over the same step on ready-made views.
+
+    python benchmarks/step.py --out results/benchmarks/step.json
+
+The second is the ceiling: a ratio of 1 means that making the views costs nothing.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+import unweave as uw
+import unweave.augment as A
+from unweave.experiments.provenance import provenance
+from unweave.models import BothViews
+
+CASES = [("resnet50", 224, 256), ("resnet18", 64, 1024)]
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def measure(backbone: str, size: int, batch: int, *, device: str, compile: bool, repeats: int) -> dict[str, object]:
+    views = uw.Views(
+        {
+            "spatial": [A.RandomResizedCrop(size), A.RandomHorizontalFlip()],
+            "appearance": [
+                A.ColorJitter(0.4, 0.4, 0.2, 0.1, p=0.8),
+                A.RandomGrayscale(p=0.2),
+                A.GaussianBlur(23 if size > 100 else 7, p=0.5),
+                A.RandomSolarize(0.5, p=0.1),
+            ],
+        },
+        always=[A.Normalize(MEAN, STD)],
+    )
+    encoder = uw.Encoder(backbone, views.spaces).to(device, memory_format=torch.channels_last)
+    both = BothViews(encoder)
+    model = torch.compile(both) if compile else both
+    objective = uw.DisentangledLoss(uw.SimCLR(), spaces=views.spaces, weights=uw.DualAscent()).to(device)
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-4, fused=device == "cuda")
+    images = torch.randint(0, 256, (batch, 3, size * 8 // 7, size * 8 // 7), dtype=torch.uint8, device=device)
+    ready = views(images)
+
+    def step(make_views: bool) -> None:
+        pair = views(images) if make_views else ready
+        with torch.autocast(device, torch.bfloat16):
+            z_a, z_b = model(*(v.contiguous(memory_format=torch.channels_last) for v in (pair.a, pair.b)))
+        terms = objective(z_a, z_b, pair.shared)
+        terms.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        objective.update(terms)
+
+    def seconds(make_views: bool) -> float:
+        for _ in range(3):
+            step(make_views)
+        times = []
+        for _ in range(5):
+            if device == "cuda":
+                torch.cuda.synchronize()
+            started = time.perf_counter()
+            for _ in range(repeats):
+                step(make_views)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - started) / repeats)
+        return float(torch.tensor(times).median())
+
+    ceiling, whole = seconds(False), seconds(True)
+    return {
+        "backbone": backbone,
+        "size": size,
+        "batch_size": batch,
+        "compiled_encoder": compile,
+        "step_seconds": round(whole, 5),
+        "step_seconds_on_ready_views": round(ceiling, 5),
+        "ratio": round(whole / ceiling, 4),
+        "images_per_second": round(batch / whole, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="one tiny case on any device, to see that it runs")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    if options.quick:
+        rows.append(measure("resnet18", 64, 6, device=device, compile=False, repeats=1))
+    elif device == "cpu":
+        raise SystemExit("this benchmark needs a GPU; --quick runs anywhere")
+    else:
+        for backbone, size, batch in CASES:
+            for compile in (False, True):
+                rows.append(measure(backbone, size, batch, device=device, compile=compile, repeats=20))
+                print(rows[-1], flush=True)
+    report = {**provenance(), "seconds": round(time.perf_counter() - started, 1), "rows": rows}
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

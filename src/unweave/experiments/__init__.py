@@ -1,0 +1,1 @@
+"""The experiments: the demo, those of the paper, and those it lacks."""
