@@ -110,7 +110,7 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for device in devices:
         for size in (224, 64):
-            n = {"cpu": 32, "cuda": 512 if size == 224 else 4096}[device]
+            n = {("cpu", 224): 32, ("cpu", 64): 256, ("cuda", 224): 512, ("cuda", 64): 4096}[device, size]
             n = 4 if options.quick else n
             images = torch.randint(0, 256, (n, 3, size * 8 // 7, size * 8 // 7), dtype=torch.uint8).to(device)
             for library, make in PIPELINES.items():

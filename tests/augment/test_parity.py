@@ -29,14 +29,15 @@ def assert_close(ours, theirs, levels=1.0):
 
 
 @pytest.mark.parametrize(("mode", "levels"), [("bilinear", 1), ("bicubic", 2)])
-@pytest.mark.parametrize("size", [(64, 64), (40, 150)])
+@pytest.mark.parametrize("size", [(64, 64), (40, 150), (200, 180)])
 def test_resized_crop(photos, mode, levels, size):
     params, ours = drawn(A.RandomResizedCrop(size, interpolation=mode), photos)
     boxes = torch.stack([params[k] for k in ("top", "left", "height", "width")], 1).int().tolist()
     # torchvision rounds a uint8 image between its two passes, where bicubic overshoots: compare floats for that one.
     source = photos if mode == "bilinear" else as_float(photos)
     theirs = [TF.resized_crop(x, *box, size, MODES[mode], antialias=True) for x, box in zip(source, boxes, strict=True)]
-    assert_close(ours, [x if mode == "bilinear" else x.clamp(0, 1) for x in theirs], levels)
+    # A uint8 result is rounded once more than ours.
+    assert_close(ours, [x if mode == "bilinear" else x.clamp(0, 1) for x in theirs], levels + 0.01)
 
 
 @settings(max_examples=30, deadline=None)

@@ -57,17 +57,40 @@ def separable(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return x.view(n, rows.shape[1], c, -1).permute(0, 2, 1, 3).contiguous()
 
 
-def blur_weights(sigma: Tensor, kernel: int, size: int) -> Tensor:
-    """Weights (n, size, size) of a Gaussian of width sigma (n,), cut to ``kernel`` taps, the edges reflected."""
-    radius = kernel // 2
-    taps = torch.arange(-radius, radius + 1, device=sigma.device, dtype=torch.float32)
-    gauss = torch.exp(-0.5 * (taps / sigma[:, None]) ** 2)
-    gauss = gauss / gauss.sum(1, keepdim=True)
-    pixel = torch.arange(size, device=sigma.device)
-    source = (pixel[None, :] + taps[:, None].long()).abs()
-    source = size - 1 - (size - 1 - source).abs()
-    hits = (source[:, :, None] == pixel).to(gauss.dtype)
-    return (gauss @ hits.view(kernel, -1)).view(-1, size, size)
+def crop_one_by_one(
+    images: Tensor,
+    top: Tensor,
+    left: Tensor,
+    height: Tensor,
+    width: Tensor,
+    flip: Tensor,
+    size: tuple[int, int],
+    filter: Filter,
+) -> Tensor:
+    """The same by torch's own antialiased resize, an image at a time: faster for large images on a CPU."""
+    out = torch.empty(*images.shape[:2], *size)
+    windows = torch.stack([top, left, height, width, flip.to(top.dtype)], 1).int().tolist()
+    for to, image, (y, x, h, w, mirror) in zip(out, images, windows, strict=True):
+        window = image[None, :, y : y + h, x : x + w]
+        window = window.float() / 255 if images.dtype == torch.uint8 else window
+        resized = F.interpolate(window, size, mode=filter, antialias=True)[0]
+        to.copy_(resized.flip(-1) if mirror else resized)
+    return out
+
+
+def gaussian_blur(images: Tensor, sigma: Tensor, width: int, height: int) -> Tensor:
+    """A Gaussian of each image's own sigma (n,), cut to width × height taps, the edges reflected."""
+    # Images stand where convolutions have channels, so that each can have a kernel of its own.
+    x = F.pad(images.transpose(0, 1), (width // 2, width // 2, height // 2, height // 2), mode="reflect")
+    x = F.conv2d(x, _gaussian(sigma, width).view(-1, 1, 1, width), groups=len(images))
+    x = F.conv2d(x, _gaussian(sigma, height).view(-1, 1, height, 1), groups=len(images))
+    return x.transpose(0, 1)
+
+
+def _gaussian(sigma: Tensor, taps: int) -> Tensor:
+    place = torch.arange(taps, device=sigma.device) - taps // 2
+    weights = torch.exp(-0.5 * (place / sigma[:, None]) ** 2)
+    return weights / weights.sum(1, keepdim=True)
 
 
 def warp(images: Tensor, matrices: Tensor, mode: str) -> Tensor:
@@ -75,7 +98,7 @@ def warp(images: Tensor, matrices: Tensor, mode: str) -> Tensor:
 
     ``matrices`` (n, 3, 3) take an output pixel to the input pixel it shows, in pixels from the image's centre.
     """
-    n, _, h, w = images.shape
+    h, w = images.shape[2:]
     to_pixels = torch.tensor([w / 2, h / 2, 1.0], device=images.device)
     # affine_grid works in coordinates that run from −1 to 1: scale in, apply, scale out.
     normalised = matrices * to_pixels / to_pixels[:, None]

@@ -5,54 +5,49 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from unweave.augment._transform import Params, RowTransform, Size, Transform, as_range, between, per_image
+from unweave.augment._transform import Params, RowTransform, Size, Transform, as_range, between
 from unweave.errors import UnweaveError
 
 
-def grayscale(images: Tensor) -> Tensor:
-    """Luma (n, 1, h, w) of RGB images, by torchvision's weights."""
-    red, green, blue = images.unbind(1)
-    return (0.2989 * red + 0.587 * green + 0.114 * blue).unsqueeze(1)
+def luma(images: Tensor) -> Tensor:
+    """(…, 1, h, w) of RGB images (…, 3, h, w), by torchvision's weights."""
+    red, green, blue = images.unbind(-3)
+    return (0.2989 * red).add_(green, alpha=0.587).add_(blue, alpha=0.114).unsqueeze(-3)
 
 
-def _blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
-    factor = per_image(factor)
-    return (factor * images + (1 - factor) * other).clamp(0, 1)
+def adjust_brightness_(images: Tensor, factor: Tensor) -> None:
+    """Each image times its factor (n, 1, 1, 1), in place."""
+    images.mul_(factor).clamp_(0, 1)
 
 
-def adjust_brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """Each image times its factor (n,)."""
-    return (images * per_image(factor)).clamp(0, 1)
+def adjust_contrast_(images: Tensor, factor: Tensor) -> None:
+    """Away from (factor > 1) or towards each image's mean luma."""
+    mean = luma(images).mean((1, 2, 3), keepdim=True)
+    images.mul_(factor).add_(mean * (1 - factor)).clamp_(0, 1)
 
 
-def adjust_contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Away from (factor > 1) or towards the mean luma of each image."""
-    return _blend(images, grayscale(images).mean((1, 2, 3), keepdim=True), factor)
-
-
-def adjust_saturation(images: Tensor, factor: Tensor) -> Tensor:
+def adjust_saturation_(images: Tensor, factor: Tensor) -> None:
     """Away from or towards each pixel's luma."""
-    return _blend(images, grayscale(images), factor)
+    gray = luma(images).mul_(1 - factor)
+    images.mul_(factor).add_(gray).clamp_(0, 1)
 
 
-def adjust_hue(images: Tensor, shift: Tensor) -> Tensor:
-    """The hue turned by ``shift`` (n,) of a full circle, value and saturation kept."""
-    red, green, blue = images.unbind(1)
-    value, least = torch.maximum(torch.maximum(red, green), blue), torch.minimum(torch.minimum(red, green), blue)
-    chroma = value - least
-    safe = torch.where(chroma == 0, torch.ones_like(chroma), chroma)
-    hue = torch.where(
-        value == red,
-        (green - blue) / safe,
-        torch.where(value == green, (blue - red) / safe + 2, (red - green) / safe + 4),
-    )
-    hue = hue + 6 * shift.view(-1, 1, 1)
-    # Back to RGB by one formula for all three channels (n = 5, 3, 1): value − chroma·clamp(min(k, 4 − k), 0, 1).
-    channels = []
-    for n in (5.0, 3.0, 1.0):
-        k = torch.remainder(hue + n, 6)
-        channels.append(value - chroma * torch.minimum(k, 4 - k).clamp(0, 1))
-    return torch.stack(channels, 1)
+def adjust_hue_(images: Tensor, shift: Tensor) -> None:
+    """The hue turned by ``shift`` (n, 1, 1, 1) of a full circle, value and saturation kept."""
+    red, green, blue = images.split(1, 1)
+    value = images.amax(1, keepdim=True)
+    chroma = value - images.amin(1, keepdim=True)
+    is_red, is_green = value == red, value == green
+    hue = torch.where(is_red, green - blue, torch.where(is_green, blue - red, red - green))
+    hue.div_(chroma.clamp(min=1e-12)).add_(torch.where(is_red, 0.0, torch.where(is_green, 2.0, 4.0))).add_(6 * shift)
+    # Back to RGB by one formula for all three channels: value − chroma·clamp(min(k, 4 − k), 0, 1), k from 0 to 6.
+    k = hue + torch.tensor([5.0, 3.0, 1.0], device=images.device).view(3, 1, 1)
+    k.sub_((k / 6).floor_(), alpha=6)
+    torch.addcmul(value, torch.minimum(k, 4 - k).clamp_(0, 1), chroma, value=-1, out=images)
+
+
+CACHED = 2**17
+"""Numbers worked on at a time, so that a CPU keeps them in its cache."""
 
 
 class _ColorTransform(RowTransform):
@@ -101,16 +96,20 @@ class ColorJitter(_ColorTransform):
         return {**params, "order": u[:, 4:8].argsort(1)}
 
     def _change(self, images: Tensor, params: Params) -> Tensor:
-        """The four adjustments, each image in its own order: at each turn, those images together whose turn it is."""
-        adjust = (adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue)
+        """Images with the same order go together."""
+        adjust = (adjust_brightness_, adjust_contrast_, adjust_saturation_, adjust_hue_)
         identity = ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0))
-        active = [i for i, name in enumerate(self.names) if getattr(self, name) != identity[i]]
-        out = images.clone()
-        for turn in range(4):
-            for i in active:
-                rows = (params["order"][:, turn] == i).nonzero().squeeze(1)
-                if len(rows):
-                    out[rows] = adjust[i](out[rows], params[self.names[i]][rows])
+        active = [getattr(self, name) != identity[i] for i, name in enumerate(self.names)]
+        together = max(1, CACHED // images[0].numel())
+        out = torch.empty_like(images)
+        orders, which = params["order"].unique(dim=0, return_inverse=True)
+        for place, order in enumerate(orders.tolist()):
+            for rows in (which == place).nonzero().squeeze(1).split(together):
+                part = images[rows]
+                for i in order:
+                    if active[i]:
+                        adjust[i](part, params[self.names[i]][rows].view(-1, 1, 1, 1))
+                out[rows] = part
         return out
 
     def _kernel(self, images: Tensor, params: Params) -> None:
@@ -126,7 +125,7 @@ class RandomGrayscale(_ColorTransform):
         super().__init__(p=p)
 
     def _change(self, images: Tensor, params: Params) -> Tensor:
-        return grayscale(images).expand_as(images)
+        return luma(images).expand_as(images)
 
     def _kernel(self, images: Tensor, params: Params) -> None:
         from unweave.augment import _kernels

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from unweave.augment._resample import Filter, blur_weights, separable, warp, window_weights
+from unweave.augment._resample import Filter, crop_one_by_one, gaussian_blur, separable, warp, window_weights
 from unweave.augment._transform import (
     Params,
     RowTransform,
@@ -99,11 +99,15 @@ class RandomResizedCrop(Transform):
 
             bicubic = self.interpolation == "bicubic"
             out = _kernels.crop(images, top, left, height, width, flip, self.size, bicubic)
+        elif self.size[0] * self.size[1] > 128**2 and images.device.type == "cpu":
+            out = crop_one_by_one(images, top, left, height, width, flip, self.size, self.interpolation)
         else:
             rows = window_weights(top, height, images.shape[2], self.size[0], self.interpolation)
             columns = window_weights(left, width, images.shape[3], self.size[1], self.interpolation, flip)
-            out = separable(images, rows, columns) / (255 if images.dtype == torch.uint8 else 1)
-        return out.clamp(0, 1) if self.interpolation == "bicubic" else out
+            out = separable(images, rows, columns)
+            if images.dtype == torch.uint8:
+                out /= 255
+        return out.clamp_(0, 1) if self.interpolation == "bicubic" else out
 
     def output_size(self, size: Size) -> Size:
         """The size asked for."""
@@ -274,10 +278,7 @@ class GaussianBlur(RowTransform):
         return {"sigma": between(u[:, 0], *self.sigma)}
 
     def _change(self, images: Tensor, params: Params) -> Tensor:
-        # The kernel's size is (width, height), as in torchvision.
-        rows = blur_weights(params["sigma"], self.kernel_size[1], images.shape[2])
-        columns = blur_weights(params["sigma"], self.kernel_size[0], images.shape[3])
-        return separable(images, rows, columns)
+        return gaussian_blur(images, params["sigma"], *self.kernel_size)
 
     def _kernel(self, images: Tensor, params: Params) -> None:
         from unweave.augment import _kernels

@@ -79,13 +79,13 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
     started = time.perf_counter()
     console = Console()
     views = make_views()
-    steps = 30 if quick else 3200
+    steps = 30 if quick else 3600
     torch.manual_seed(seed)
     encoder = Encoder(
         SmallConvNet(SIZE),
         views.spaces,
         # As small as what each is to hold: three shapes, a circle of hues, place and size.
-        dim={"content": 3, "color": 4, "spatial": 32},
+        dim={"content": 3, "color": 4, "spatial": 24},
         hidden=128,
     )
     base = SimCLR(temperature=0.15, joint_temperature=0.1)

@@ -1,0 +1,85 @@
+import pytest
+import torch
+from torch import nn
+
+from unweave.errors import UnweaveError
+from unweave.models import Encoder, SmallConvNet, make_backbone, projector
+
+SPACES = ("content", "color", "spatial")
+IMAGES = torch.rand(2, 3, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [("resnet18", 512), ("mobilenet_v3_small", 1024), ("convnext_tiny", 768), ("timm/resnet10t", 512)],
+)
+def test_backbones_by_name_give_features_and_their_size(name, dim):
+    backbone, features = make_backbone(name)
+    assert features == dim
+    assert backbone.eval()(IMAGES).shape == (2, dim)
+
+
+def test_the_small_image_stem_keeps_the_resolution():
+    backbone, _ = make_backbone("resnet18", small_images=True)
+    assert backbone.conv1(IMAGES).shape[-1] == 64
+    assert isinstance(backbone.maxpool, nn.Identity)
+    assert backbone(IMAGES[:, :, :32, :32]).shape == (2, 512)
+
+
+def test_one_projector_a_space_with_its_own_width_and_depth():
+    encoder = Encoder(
+        SmallConvNet(64),
+        SPACES,
+        dim={"content": 8, "color": 3, "spatial": 5},
+        hidden={"content": 32, "color": 16, "spatial": 16},
+        depth={"content": 3, "color": 1, "spatial": 2},
+    )
+    out = encoder(IMAGES)
+    assert {name: z.shape[1] for name, z in out.items()} == {"h": 128, "content": 8, "color": 3, "spatial": 5}
+    linear = [m for m in encoder.projectors["content"] if isinstance(m, nn.Linear)]
+    assert [(m.in_features, m.out_features) for m in linear] == [(128, 32), (32, 32), (32, 8)]
+    assert len(encoder.projectors["color"]) == 1
+
+
+def test_spaces_share_the_backbone_and_nothing_else():
+    encoder = Encoder(SmallConvNet(64), SPACES, dim=4, hidden=8)
+    encoder(IMAGES)["color"].square().sum().backward()
+    assert all(p.grad is None for p in encoder.projectors["content"].parameters())
+    assert all(p.grad is not None for p in encoder.backbone.parameters())
+
+
+def test_one_projector_split_by_fractions():
+    encoder = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split={"content": 0.5, "color": 0.2, "spatial": 0.3})
+    out = encoder(IMAGES)
+    assert [out[s].shape[1] for s in SPACES] == [5, 2, 3]
+    whole = encoder.projectors["all"](out["h"])
+    torch.testing.assert_close(torch.cat([out[s] for s in SPACES], 1), whole)
+
+
+def test_any_module_can_be_the_backbone():
+    module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 7))
+    assert Encoder(module, ("content",), feature_dim=7)(IMAGES)["h"].shape == (2, 7)
+
+
+def test_a_projector_of_the_papers_shape():
+    layers = projector(512, 8192, 3, 2048)
+    assert [type(m).__name__ for m in layers] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
+    assert layers[-1].bias is None
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Encoder("resnet19", SPACES), "resnet19"),
+        (lambda: Encoder(nn.Flatten(), SPACES), "feature_dim"),
+        (lambda: Encoder("resnet18", ("content", "h")), "'h'"),
+        (lambda: Encoder("resnet18", SPACES, dim={"content": 3}), "names the spaces"),
+        (lambda: Encoder("resnet18", SPACES, dim=0), "at least 1"),
+        (lambda: Encoder("resnet18", SPACES, split={"content": 0.5, "color": 0.2, "spatial": 0.2}), "fraction"),
+        (lambda: make_backbone("convnext_tiny", small_images=True), "stem"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(build, words):
+    with pytest.raises(UnweaveError, match=words) as error:
+        build()
+    assert "\n" not in str(error.value)
