@@ -1,9 +1,10 @@
-"""The command line: one table from verbs to functions. It only parses and prints; nothing heavy is imported for help."""
+"""The command line: one table from verbs to functions. It only parses and prints.
+
+Nothing heavy is imported before it is needed, so that help and errors come at once.
+"""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
@@ -11,45 +12,38 @@ from unweave._version import __version__
 from unweave.errors import UnweaveError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Learn content, color and spatial spaces from coloured sprites; about 4 minutes on 2 CPU cores.
+def demo(*, out: Path = Path("unweave-demo"), seed: int = 0, quick: bool = False) -> None:
+    """Learn content, color and spatial spaces from coloured sprites: about 3 minutes on 2 CPU cores.
 
-    Prints what each space tells of each factor and writes report.html, spaces.json and the run's metrics.
+    Prints what each space tells of each factor and writes report.html, spaces.json, figure.png and the run's metrics.
     Stopped and started again, it goes on where it was.
+
+    Args:
+        out: Folder for the report and the run.
+        seed: Of everything random.
+        quick: A few seconds, to see that it runs; the spaces do not come apart in so short a time.
     """
+    from unweave.experiments.demo import run_demo
 
-    out: Path = Path("unweave-demo")
-    """Folder for the report and the run."""
-    seed: int = 0
-    """Of everything random."""
-    quick: bool = False
-    """A few seconds, to see that it runs: the spaces do not come apart in so short a time."""
-
-    def __call__(self) -> None:
-        """Runs it."""
-        from unweave.experiments.demo import run_demo
-
-        run_demo(self.out, seed=self.seed, quick=self.quick)
+    run_demo(out, seed=seed, quick=quick)
 
 
-Verb = Annotated[Demo, tyro.conf.subcommand("demo")] | Annotated[None, tyro.conf.subcommand("version")]
+VERBS = {"demo": demo}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the ``unweave`` command; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(__version__)
+        return 0
     try:
-        verb = tyro.cli(
-            Verb,  # type: ignore[arg-type]
+        tyro.extras.subcommand_cli_from_dict(
+            VERBS,
             prog="unweave",
             description="Keep style, apart: one embedding space for content and one for each style you can augment.",
             args=arguments,
-            config=(tyro.conf.OmitArgPrefixes,),
         )
-        if verb is None:
-            print(__version__)
-        else:
-            verb()
     except UnweaveError as error:
         print(f"unweave: {error}", file=sys.stderr)
         return 2

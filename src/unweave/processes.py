@@ -46,4 +46,4 @@ def gather(local: Tensor) -> Tensor:
     """
     if world_size() == 1:
         return local
-    return _Gather.apply(local)  # type: ignore[no-untyped-call]
+    return _Gather.apply(local)

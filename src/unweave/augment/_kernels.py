@@ -22,7 +22,7 @@ CROP_BLOCK, BLUR_BLOCK = 512, 256
 
 
 @triton.jit
-def _filter(x, BICUBIC: tl.constexpr):  # type: ignore[no-untyped-def]
+def _filter(x, BICUBIC: tl.constexpr):
     x = tl.abs(x)
     if BICUBIC:
         near = (1.5 * x - 2.5) * x * x + 1.0
@@ -37,7 +37,7 @@ def _crop(
     source, out, tops, lefts, heights, widths, flips, gain,
     H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, TAPS_Y: tl.constexpr, TAPS_X: tl.constexpr,
     C: tl.constexpr, BICUBIC: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip  # type: ignore[no-untyped-def]
+):  # fmt: skip
     image = tl.program_id(0).to(tl.int64)
     place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = place < OH * OW
@@ -112,24 +112,24 @@ def crop(
 
 
 @triton.jit
-def _luma(r, g, b):  # type: ignore[no-untyped-def]
+def _luma(r, g, b):
     return 0.2989 * r + 0.587 * g + 0.114 * b
 
 
 @triton.jit
-def _clamp(x):  # type: ignore[no-untyped-def]
+def _clamp(x):
     return tl.minimum(tl.maximum(x, 0.0), 1.0)
 
 
 @triton.jit
-def _channel(hue, value, chroma, n):  # type: ignore[no-untyped-def]
+def _channel(hue, value, chroma, n):
     k = hue + n
     k = k - 6.0 * tl.math.floor(k / 6.0)
     return value - chroma * _clamp(tl.minimum(k, 4.0 - k))
 
 
 @triton.jit
-def _adjust(kind, r, g, b, factor, mean):  # type: ignore[no-untyped-def]
+def _adjust(kind, r, g, b, factor, mean):
     """0 brightness, 1 contrast, 2 saturation, 3 hue."""
     if kind == 3:
         value = tl.maximum(tl.maximum(r, g), b)
@@ -155,7 +155,7 @@ def _adjust(kind, r, g, b, factor, mean):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _factor(kind, image, brightness, contrast, saturation, hue):  # type: ignore[no-untyped-def]
+def _factor(kind, image, brightness, contrast, saturation, hue):
     factor = tl.load(brightness + image)
     if kind == 1:
         factor = tl.load(contrast + image)
@@ -180,7 +180,7 @@ def _jitter_mean(
     sums,
     P: tl.constexpr,
     BLOCK: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """The luma that contrast will see, summed over the block: only what comes before contrast is done."""
     image = tl.program_id(0).to(tl.int64)
     if tl.load(on + image) != 0:
@@ -202,9 +202,9 @@ def _jitter_mean(
 
 @triton.jit
 def _jitter(
-    images, on, orders, stride_image, stride_turn, brightness, contrast, saturation, hue, sums, BLOCKS: tl.constexpr, P: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip  # type: ignore[no-untyped-def]
+    images, on, orders, stride_image, stride_turn, brightness, contrast, saturation, hue, sums,
+    BLOCKS: tl.constexpr, P: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     image = tl.program_id(0).to(tl.int64)
     if tl.load(on + image) != 0:
         place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -235,7 +235,7 @@ def jitter_(images: Tensor, on: Tensor, order: Tensor, *factors: Tensor) -> None
 
 
 @triton.jit
-def _pointwise(images, on, threshold, P, C: tl.constexpr, GRAY: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _pointwise(images, on, threshold, P, C: tl.constexpr, GRAY: tl.constexpr, BLOCK: tl.constexpr):
     image = tl.program_id(0).to(tl.int64)
     if tl.load(on + image) != 0:
         place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -267,7 +267,7 @@ def solarize_(images: Tensor, on: Tensor, threshold: float) -> None:
 def _blur(
     source, out, on, sigmas,
     H: tl.constexpr, W: tl.constexpr, RADIUS: tl.constexpr, C: tl.constexpr, ALONG_X: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip  # type: ignore[no-untyped-def]
+):  # fmt: skip
     """One direction of a separable blur."""
     image = tl.program_id(0).to(tl.int64)
     if tl.load(on + image) != 0:

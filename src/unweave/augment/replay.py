@@ -72,7 +72,7 @@ class Replay(Transform):
 
     def _refuse_unless_exact(self) -> None:
         """Same seed, other global states: same outcome and same number of draws, or it cannot be replayed."""
-        states = random.getstate(), np.random.get_state()
+        states = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             for seed in range(16):
                 image = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(seed))
@@ -82,8 +82,8 @@ class Replay(Transform):
                 third = self._one(image, seed)
                 if not (torch.equal(first, again) and torch.equal(first, third)):
                     raise UnweaveError(
-                        f"Replay: {self.transform!r} does not repeat itself under one torch seed (it draws from another "
-                        "generator or keeps state), so two views cannot share its parameters; use it in `always`, "
+                        f"Replay: {self.transform!r} does not repeat itself under one torch seed (it draws elsewhere "
+                        "or keeps state), so two views cannot share its parameters; use it in `always`, "
                         "or draw from torch's generator"
                     )
                 if self._draws_used(image, seed) != self._draws_used(image.flip(-1) * 0.5, seed):

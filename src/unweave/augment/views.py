@@ -8,7 +8,7 @@ Legend: n images, K uniform numbers an image, M groups.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from unweave.errors import UnweaveError
 from unweave.processes import rank, world_size
 
 Transforms = Sequence[Transform]
+Group = Transform | Transforms | tuple[Transforms, Transforms]
 RESERVED = ("content", "h", "joint")
 
 
@@ -65,7 +66,7 @@ class Views:
 
     def __init__(
         self,
-        groups: Mapping[str, Transforms | tuple[Transforms, Transforms]],
+        groups: Mapping[str, Group],
         always: Transforms = (),
         *,
         all_pairs: bool = False,
@@ -101,9 +102,9 @@ class Views:
     ) -> Pair:
         """A pair of views of each image (n, c, h, w): uint8, or float in [0, 1]; on any device.
 
-        All randomness comes from ``generator``, of any device: the same seed, the same views. ``start`` is the place of the first
-        image in the global batch of ``total`` images; both are found from ``torch.distributed`` unless given. A
-        generator seeded alike on every process then makes the views that one process would make of the whole batch.
+        All randomness comes from ``generator``, of any device: the same seed, the same views. ``start`` is the place of
+        the first image in the global batch of ``total`` images; both are found from ``torch.distributed`` unless given.
+        A generator seeded alike on every process then makes the views that one process would make of the whole batch.
         """
         n = len(images)
         start = rank() * n if start is None else start
@@ -217,8 +218,8 @@ def check_images(images: Tensor) -> None:
         raise UnweaveError(f"images of shape {tuple(images.shape)} are empty")
     if images.shape[1] not in (1, 3):
         raise UnweaveError(
-            f"images must have 1 or 3 channels in the second place, not {images.shape[1]} (shape {tuple(images.shape)}); "
-            "channels-last images need .permute(0, 3, 1, 2)"
+            f"images must have 1 or 3 channels in the second place, not {images.shape[1]}: their shape is "
+            f"{tuple(images.shape)}; channels-last images need .permute(0, 3, 1, 2)"
         )
     if images.dtype == torch.uint8:
         return
@@ -233,29 +234,24 @@ def check_images(images: Tensor) -> None:
             )
 
 
-def _sides(
-    name: str, value: Transforms | tuple[Transforms, Transforms] | Transform
-) -> Iterator[tuple[Transform, Transform]]:
+def _sides(name: str, value: Group) -> list[tuple[Transform, Transform]]:
     """The transforms of a group for view a and for view b, side by side."""
     if isinstance(value, Transform):
         value = [value]
-    pair = isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], Transform)
-    first, second = value if pair else (value, value)
-    for side in (first, second):
-        for transform in side:  # type: ignore[union-attr]
-            if not isinstance(transform, Transform):
-                raise UnweaveError(
-                    f"group {name!r}: {transform!r} is no unweave transform; wrap a foreign one in Replay(…)"
-                )
-    if [type(t) for t in first] != [type(t) for t in second] or any(  # type: ignore[union-attr]
-        a.fixed() != b.fixed()  # type: ignore[union-attr]
-        for a, b in zip(first, second, strict=True)
-    ):
+    asymmetric = isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], Transform)
+    sides: list[list[Transform]] = [list(side) for side in (value if asymmetric else (value, value))]  # type: ignore
+    first, second = sides
+    for transform in (*first, *second):
+        if not isinstance(transform, Transform):
+            raise UnweaveError(
+                f"group {name!r}: {transform!r} is no unweave transform; wrap a foreign one in Replay(…)"
+            )
+    if [(type(t), t.fixed()) for t in first] != [(type(t), t.fixed()) for t in second]:
         raise UnweaveError(
             f"group {name!r}: both views need the same transforms in the same order, alike in all that is not drawn "
             "(p=0 switches one off)"
         )
-    yield from zip(first, second, strict=True)  # type: ignore[misc,arg-type]
+    return list(zip(first, second, strict=True))
 
 
 def _where(rows: Tensor, yes: Params, no: Params) -> Params:

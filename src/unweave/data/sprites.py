@@ -1,8 +1,8 @@
 """ColorDSprites, rendered when it is asked for.
 
-dSprites (Matthey et al. 2017) shows one white shape on black, in all combinations of 3 shapes, 6 scales, 40 orientations
-and 32×32 places: 737,280 images, numbered here as in the official file. ColorDSprites gives each of them one of ten
-colours. Nothing is stored: an index is turned into factors, and factors into pixels, on any device.
+dSprites (Matthey et al. 2017) shows one white shape on black, in all combinations of 3 shapes, 6 scales, 40
+orientations and 32×32 places: 737,280 images, numbered here as in the official file. ColorDSprites gives each of them
+one of ten colours. Nothing is stored: an index is turned into factors, and factors into pixels, on any device.
 
 Legend: n images, s pixels a side.
 """

@@ -76,7 +76,8 @@ def heat_map(table: SpaceScores, spaces: Sequence[str]) -> str:
     for space in table.spaces:
         name = tag(spaces, space) if space in spaces else html.escape(space)
         cells = "".join(_cell(table.scores[space][f], table.chance[f]) for f in table.factors)
-        alive = f'<td class="plain">{table.variance[space]:.2f}</td><td class="plain">{table.effective_rank[space]:.1f}</td>'
+        measures = (f"{table.variance[space]:.2f}", f"{table.effective_rank[space]:.1f}")
+        alive = "".join(f'<td class="plain">{measure}</td>' for measure in measures)
         rows.append(f"<tr><th>{name}</th>{cells}{alive}</tr>")
     chance = "".join(f'<td class="plain">{table.chance[f]:.2f}</td>' for f in table.factors)
     rows.append(f'<tr><th class="quiet">chance</th>{chance}<td></td><td></td></tr>')

@@ -59,13 +59,13 @@ class Encoder(nn.Module):
         if not self.spaces or "h" in self.spaces or len(set(self.spaces)) != len(self.spaces):
             raise UnweaveError(f"spaces must be different names other than 'h', not {self.spaces}")
         if isinstance(backbone, str):
-            self.backbone, features = make_backbone(backbone, small_images=small_images, pretrained=pretrained)
+            self.backbone, known = make_backbone(backbone, small_images=small_images, pretrained=pretrained)
         else:
             self.backbone = backbone
-            features = feature_dim or getattr(backbone, "num_features", None)
-            if features is None:
+            known = feature_dim or getattr(backbone, "num_features", 0)  # type: ignore[assignment]
+            if not known:
                 raise UnweaveError("the size of the backbone's output is not known: give feature_dim")
-        self.feature_dim = int(features)
+        self.feature_dim = int(known)
         self._parts: list[int] | None = None
         if split is not None:
             self._parts = _split(split, self.spaces, dim)

@@ -12,7 +12,7 @@ Legend: n images, d_m dimensions of space m, z_a[m] and z_b[m] (n, d_m), shared 
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -126,10 +126,8 @@ class DisentangledLoss(nn.Module):
         invariance = torch.stack(invariances)
 
         content_entropy = self.base.entropy(a[0], b[0])
-        if len(self.spaces) == 1:  # content and joint entropy are one and the same: it counts once
-            joint_entropy = torch.zeros_like(content_entropy)
-        else:
-            joint_entropy = self.base.joint_entropy(a, b)
+        # Without styles, content and joint entropy are one and the same: it counts once.
+        joint_entropy = self.base.joint_entropy(a, b) if len(a) > 1 else torch.zeros_like(content_entropy)
 
         loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
         with torch.no_grad():
@@ -181,8 +179,8 @@ class DisentangledLoss(nn.Module):
             constraint = terms.constraint.to(self.weights)
             self.weights.copy_(rule.step(self.weights, constraint, alive, self.tolerances))
 
-    def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
-        super()._load_from_state_dict(*args, **kwargs)  # type: ignore[arg-type]
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
         self._updates = int(self.updates)
 
     def _check(self, z_a: Mapping[str, Tensor], z_b: Mapping[str, Tensor], shared: Tensor) -> None:

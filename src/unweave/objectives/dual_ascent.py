@@ -1,8 +1,8 @@
 """How the weights λ_m of the invariance terms come about (paper, appendix A.3).
 
-The goal is that every space fully reaches its invariance, c_m ≤ ε, and stays alive. Two ways to fail are known: a weight
-that grows too eagerly collapses its space (everything maps to one point, which is perfectly invariant), and a space
-that has collapsed never comes back; a weight that grows too shyly leaves style in.
+The goal is that every space fully reaches its invariance, c_m ≤ ε, and stays alive. Two ways to fail are known: a
+weight that grows too eagerly collapses its space (everything maps to one point, which is perfectly invariant), and a
+space that has collapsed never comes back; a weight that grows too shyly leaves style in.
 """
 
 from collections.abc import Mapping

@@ -96,5 +96,5 @@ class SimCLR(BaseMethod):
         return contrastive_entropy(a, b, temperature, self.negatives, self.block)
 
     def geometry(self, z: Tensor) -> Tensor:
-        """Unit vectors, scaled so that their mean variance over dimensions is at most 1: 1 where they are spread evenly."""
+        """Unit vectors times √d: the mean variance of a dimension is at most 1, and 1 where they are spread evenly."""
         return F.normalize(z, dim=1) * math.sqrt(z.shape[1])

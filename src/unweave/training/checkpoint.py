@@ -60,7 +60,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """JSON for everything but tensors, which go to ``tensors``. Dictionaries are lists of pairs: keys may be numbers."""
+    """JSON for all but tensors, which go to ``tensors``. Dictionaries become lists of pairs: keys may be numbers."""
     if isinstance(value, Tensor):
         # A copy: safetensors refuses tensors that share memory.
         tensors[name] = value.detach().cpu().contiguous().clone()

@@ -76,10 +76,12 @@ def train(
     fabric.launch()
     _check(images, views, encoder, objective, config, out)
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
-    encoder.to(memory_format=memory_format)  # type: ignore[call-overload]
+    encoder.to(memory_format=memory_format)
     optimizer = make_optimizer(encoder, config)
     both = BothViews(encoder)
-    model, optimizer = fabric.setup(torch.compile(both) if config.compile else both, optimizer)
+    if config.compile:
+        both.compile()
+    model, optimizer = fabric.setup(both, optimizer)
     objective.to(fabric.device)
 
     first = _resume(out / CHECKPOINT, encoder, optimizer, objective, config)

@@ -1,0 +1,37 @@
+"""What we show people runs: the example, the README's code, the benchmarks' quick forms."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: str, cwd: Path | None = None) -> str:
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=300, cwd=cwd)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_the_plain_loop_is_short_and_runs():
+    example = ROOT / "examples" / "plain_loop.py"
+    code = [line for line in example.read_text().splitlines() if line.strip() and not line.startswith('"""')]
+    assert len(code) <= 32
+    assert "spatial/constraint" in run(str(example), "3")
+
+
+def test_the_readmes_code_runs(tmp_path):
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        run("-c", block, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["views.py", "step.py"])
+def test_benchmarks_run(name, tmp_path):
+    run(str(ROOT / "benchmarks" / name), "--quick", "--out", str(tmp_path / "out.json"))
+    assert (tmp_path / "out.json").stat().st_size > 100
