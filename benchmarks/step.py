@@ -95,14 +95,19 @@ def main() -> None:
     elif device == "cpu":
         raise SystemExit("this benchmark needs a GPU; --quick runs anywhere")
     else:
-        for backbone, size, batch in CASES:
-            for compile in (False, True):
-                rows.append(measure(backbone, size, batch, device=device, compile=compile, repeats=20))
+        for compile in (False, True):
+            for backbone, size, batch in CASES:
+                rows.append(measure(backbone, size, batch, device=device, compile=compile, repeats=10))
                 print(rows[-1], flush=True)
+                write(options.out, rows, started)
+    write(options.out, rows, started)
+
+
+def write(out: Path | None, rows: list[dict[str, object]], started: float) -> None:
     report = {**provenance(), "seconds": round(time.perf_counter() - started, 1), "rows": rows}
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

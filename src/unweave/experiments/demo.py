@@ -127,7 +127,7 @@ def print_table(console: Console, table: SpaceScores) -> None:
     for column in ("space", *table.factors, "variance", "effective rank"):
         shown.add_column(column, justify="left" if column == "space" else "right")
     for space in table.spaces:
-        scores = [f"{table.scores[space][factor]:.2f}" for factor in table.factors]
+        scores = [report.number(table.scores[space][factor]) for factor in table.factors]
         shown.add_row(space, *scores, f"{table.variance[space]:.2f}", f"{table.effective_rank[space]:.1f}")
     shown.add_section()
     shown.add_row("chance", *(f"{table.chance[factor]:.2f}" for factor in table.factors), "", "", style="dim")
@@ -165,7 +165,8 @@ def make_report(table: SpaceScores, run: Run, views: A.Views, world: World, z: d
             "What each space tells",
             "<p>Scores of linear probes on images the training did not see: accuracy for shape and color, r² for the "
             "place x, y. <em>h</em> is the network before its projectors. A space that has collapsed would have "
-            "variance 0.</p>" + report.heat_map(table, spaces),
+            "variance 0. That spatial tells the shape as well is a leak of content that this objective leaves open: "
+            "hue and place are apart, shape and place are not.</p>" + report.heat_map(table, spaces),
         ),
         (
             "Nearest neighbours",
@@ -187,15 +188,21 @@ def make_report(table: SpaceScores, run: Run, views: A.Views, world: World, z: d
     return report.page("unweave: style, kept apart", lead, sections)
 
 
+def neighbour_images(spaces: tuple[str, ...], world: World, z: dict[str, Tensor], count: int) -> dict[str, Tensor]:
+    """In each space, one query of each shape and its nearest images (shapes, 1 + count, c, h, w) in [0, 1]."""
+    shape = world.factors["shape"]
+    queries = torch.tensor([int((shape == kind).nonzero()[3 + kind]) for kind in range(len(SHAPES))])
+    return {
+        space: torch.stack([world[row] for row in neighbours(z[space], queries, count)]).float() / 255
+        for space in spaces
+    }
+
+
 def _neighbour_rows(spaces: tuple[str, ...], world: World, z: dict[str, Tensor]) -> str:
-    queries = torch.tensor(
-        [int((world.factors["shape"] == shape).nonzero()[3 + shape]) for shape in range(len(SHAPES))]
-    )
-    figures = []
-    for space in spaces:
-        rows = neighbours(z[space], queries, 7)
-        images = torch.stack([world[row] for row in rows]).float() / 255
-        figures.append(report.figure(report.tag(spaces, space), report.image_grid(images)))
+    figures = [
+        report.figure(report.tag(spaces, space), report.image_grid(images))
+        for space, images in neighbour_images(spaces, world, z, count=7).items()
+    ]
     return f'<div class="row">{"".join(figures)}</div>'
 
 
@@ -224,44 +231,37 @@ def _pair_rows(views: A.Views, world: World) -> str:
 
 
 def draw_figure(path: Path, table: SpaceScores, views: A.Views, world: World, z: dict[str, Tensor]) -> None:
-    """The same in one picture, for a README: pairs, scores and neighbours."""
+    """The same in one picture, for a README: scores, pairs and neighbours."""
     from matplotlib.figure import Figure
 
     spaces = views.spaces
-    drawing = Figure(figsize=(12, 6.4), layout="constrained")
-    axes = drawing.subplots(2, len(spaces) + 1, width_ratios=[1.15, *[1] * len(spaces)])
+    drawing = Figure(figsize=(13, 3.9), layout="constrained")
+    grid = drawing.add_gridspec(2, len(spaces) + 1, width_ratios=[1.1, *[1] * len(spaces)])
+    heat = drawing.add_subplot(grid[:, 0])
     scores = torch.tensor([[table.scores[s][f] for f in table.factors] for s in spaces])
     chance = torch.tensor([table.chance[f] for f in table.factors])
-    heat = axes[0, 0]
     heat.imshow(((scores - chance) / (1 - chance)).clamp(0, 1), cmap="Blues", vmin=0, vmax=1.1, aspect="auto")
     for i in range(len(spaces)):
         for j in range(len(table.factors)):
             ink = "white" if scores[i, j] > 0.6 else "black"
-            heat.text(j, i, f"{scores[i, j]:.2f}", ha="center", va="center", color=ink)
-    heat.set_xticks(
-        range(len(table.factors)), [f"{f}\n(chance {table.chance[f]:.2f})" for f in table.factors], fontsize=8
-    )
+            heat.text(j, i, f"{scores[i, j].clamp(min=0):.2f}", ha="center", va="center", color=ink)
+    labels = [f"{factor}\n{table.chance[factor]:.2f}" for factor in table.factors]
+    heat.set_xticks(range(len(table.factors)), labels)
     heat.set_yticks(range(len(spaces)), spaces)
+    heat.set_xlabel("the lower number is chance", fontsize=8)
     heat.set_title("what each space tells", fontsize=11)
-    axes[1, 0].axis("off")
-    axes[1, 0].text(
-        0, 0.95, "above: image, view a and view b of pairs\nthat share nothing, or one group's\nparameters\n\n"
-        "below: a query (first column) and its\nnearest images in each space", va="top", fontsize=11,
-    )  # fmt: skip
     pairs = view_pairs(views, world)
-    queries = torch.tensor(
-        [int((world.factors["shape"] == shape).nonzero()[3 + shape]) for shape in range(len(SHAPES))]
-    )
+    near = neighbour_images(spaces, world, z, count=5)
     for column, space in enumerate(spaces, start=1):
-        near = torch.stack([world[row] for row in neighbours(z[space], queries, 5)]).float() / 255
-        shares = "share only content" if space == "content" else f"share {space}"
-        for axis, grid, title in (
-            (axes[0, column], pairs[space], f"pairs that {shares}"),
-            (axes[1, column], near, f"nearest by {space}"),
+        shares = "share content alone" if space == "content" else f"share {space} too"
+        for row, images, title in (
+            (0, pairs[space], f"image, view a, view b: {shares}"),
+            (1, near[space], f"query and nearest by {space}"),
         ):
-            rows, columns, c, h, w = grid.shape
-            padded = torch.nn.functional.pad(grid, (1, 1, 1, 1), value=0.4)
+            axis = drawing.add_subplot(grid[row, column])
+            rows, columns, c, h, w = images.shape
+            padded = torch.nn.functional.pad(images, (1, 1, 1, 1), value=0.4)
             axis.imshow(padded.permute(0, 3, 1, 4, 2).reshape(rows * (h + 2), columns * (w + 2), c).clamp(0, 1))
-            axis.set_title(title, fontsize=11, color=report.color_of(spaces, space))
+            axis.set_title(title, fontsize=10, color=report.color_of(spaces, space))
             axis.axis("off")
     drawing.savefig(path, dpi=110)

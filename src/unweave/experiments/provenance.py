@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("unweave", "torch", "torchvision", "timm", "lightning-fabric", "numpy")
+from unweave._version import __version__
+
+PACKAGES = ("torch", "torchvision", "timm", "lightning-fabric", "numpy")
 
 
 def provenance(*more_packages: str) -> dict[str, Any]:
@@ -19,8 +21,8 @@ def provenance(*more_packages: str) -> dict[str, Any]:
 
 
 def command() -> str:
-    """The command line, without the folder of the program."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command line; of what lies in a folder of this machine alone, only the name."""
+    return shlex.join([Path(word).name if Path(word).is_absolute() else word for word in sys.argv])
 
 
 def hardware() -> str:
@@ -42,7 +44,7 @@ def _cpu_name() -> str:
 
 def versions(*more: str) -> dict[str, str]:
     """Of Python and of the packages that matter."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "unweave": __version__}
     for name in (*PACKAGES, *more):
         try:
             found[name] = version(name)

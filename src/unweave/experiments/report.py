@@ -84,10 +84,15 @@ def heat_map(table: SpaceScores, spaces: Sequence[str]) -> str:
     return f"<table><tr><th></th>{head}<th>variance</th><th>effective rank</th></tr>{''.join(rows)}</table>"
 
 
+def number(score: float) -> str:
+    """Two digits, and no minus before a zero."""
+    return f"{score:.2f}".replace("-0.00", "0.00")
+
+
 def _cell(score: float, chance: float) -> str:
     above = min(1.0, max(0.0, (score - chance) / (1 - chance)))
     ink = "#fff" if above > 0.55 else "inherit"
-    return f'<td style="background:rgba(30,90,170,{0.06 + 0.94 * above:.2f});color:{ink}">{score:.2f}</td>'
+    return f'<td style="background:rgba(30,90,170,{0.06 + 0.94 * above:.2f});color:{ink}">{number(score)}</td>'
 
 
 def curves(
