@@ -160,6 +160,9 @@ def test_bad_images_are_refused_in_one_line(images, words):
     with pytest.raises(UnweaveError, match=words) as error:
         make()(images)
     assert "\n" not in str(error.value)
+    if words != "too small":
+        with pytest.raises(UnweaveError, match=words):
+            A.RandomGrayscale()(images)
 
 
 @pytest.mark.parametrize(

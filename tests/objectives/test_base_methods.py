@@ -52,6 +52,16 @@ def test_simclr_by_hand():
     close(SimCLR(temperature=1.0, negatives="other_view").entropy(z_a, z_b), 0.5)
 
 
+def test_simclr_with_distances_by_hand():
+    z_a, z_b = torch.tensor([[0.0], [3.0]]), torch.tensor([[1.0], [3.0]])
+    base = SimCLR(temperature=2.0, similarity="euclidean")
+    close(base.invariance(z_a, z_b), 0.25)  # (1 + 0) / 2 / τ
+    close(base.constraint(z_a, z_b), 0.5 / (2 * 1.6875))
+    # a1: a2, b2 (9, 9); a2: a1, b1 (9, 4); b1: a2, b2 (4, 4); b2: a1, b1 (9, 4)
+    pairs = ((9, 9), (9, 4), (4, 4), (9, 4))
+    close(base.entropy(z_a, z_b), sum(math.log(sum(math.exp(-d / 2) for d in pair)) for pair in pairs) / 4)
+
+
 def test_vicreg_by_hand():
     z_a, z_b = torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     close(VICReg().invariance(z_a, z_b), 2.0)  # (0 + 4 + 0 + 4) / 4

@@ -70,9 +70,10 @@ class Transform:
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draws and applies: for a quick look, or for a pipeline that shares nothing."""
+        check_images(images)
         images = as_float(images)
-        self.check(images.shape[1], (images.shape[2], images.shape[3]))
         size = (images.shape[-2], images.shape[-1])
+        self.check(images.shape[1], size)
         return self.apply(images, self.sample(len(images), size=size, generator=generator, device=images.device))
 
     def __repr__(self) -> str:
@@ -124,6 +125,31 @@ def triton_works() -> bool:
 def as_float(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """uint8 to [0, 1]; floats as they are."""
     return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
+
+
+def check_images(images: Tensor) -> None:
+    """Raises unless images are (n, c, h, w), uint8 or float in [0, 1]."""
+    if not isinstance(images, Tensor) or images.ndim != 4:
+        found = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise UnweaveError(f"images must be a tensor of shape (n, channels, height, width), not {found}")
+    if 0 in images.shape:
+        raise UnweaveError(f"images of shape {tuple(images.shape)} are empty")
+    if images.shape[1] not in (1, 3):
+        raise UnweaveError(
+            f"images must have 1 or 3 channels in the second place, not {images.shape[1]}: their shape is "
+            f"{tuple(images.shape)}; channels-last images need .permute(0, 3, 1, 2)"
+        )
+    if images.dtype == torch.uint8:
+        return
+    if not images.is_floating_point():
+        raise UnweaveError(f"images must be uint8 or float, not {images.dtype}")
+    if not images.is_cuda:  # on a GPU the look would wait for everything before it
+        low, high = (x.item() for x in images.aminmax())
+        if not (low >= -1e-3 and high <= 1 + 1e-3):
+            raise UnweaveError(
+                f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]; divide by 255, and leave normalisation "
+                "to Views(always=[Normalize(…)])"
+            )
 
 
 def per_image(values: Tensor) -> Tensor:

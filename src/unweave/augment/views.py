@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from unweave.augment._resample import warp
-from unweave.augment._transform import Params, RowTransform, Size, Transform, as_float, triton_works
+from unweave.augment._transform import Params, RowTransform, Size, Transform, as_float, check_images, triton_works
 from unweave.augment.geometry import AffineTransform, RandomHorizontalFlip, RandomResizedCrop
 from unweave.errors import UnweaveError
 from unweave.processes import rank, world_size
@@ -207,31 +207,6 @@ def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
         else:
             images = transform.apply(images, params)
     return images
-
-
-def check_images(images: Tensor) -> None:
-    """Raises unless images are (n, c, h, w), uint8 or float in [0, 1]."""
-    if not isinstance(images, Tensor) or images.ndim != 4:
-        found = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise UnweaveError(f"images must be a tensor of shape (n, channels, height, width), not {found}")
-    if 0 in images.shape:
-        raise UnweaveError(f"images of shape {tuple(images.shape)} are empty")
-    if images.shape[1] not in (1, 3):
-        raise UnweaveError(
-            f"images must have 1 or 3 channels in the second place, not {images.shape[1]}: their shape is "
-            f"{tuple(images.shape)}; channels-last images need .permute(0, 3, 1, 2)"
-        )
-    if images.dtype == torch.uint8:
-        return
-    if not images.is_floating_point():
-        raise UnweaveError(f"images must be uint8 or float, not {images.dtype}")
-    if not images.is_cuda:  # on a GPU the look would wait for everything before it
-        low, high = (x.item() for x in images.aminmax())
-        if not (low >= -1e-3 and high <= 1 + 1e-3):
-            raise UnweaveError(
-                f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]; divide by 255, and leave normalisation "
-                "to Views(always=[Normalize(…)])"
-            )
 
 
 def _sides(name: str, value: Group) -> list[tuple[Transform, Transform]]:

@@ -17,6 +17,7 @@ from unweave.errors import UnweaveError
 from unweave.objectives._base import BaseMethod
 
 Negatives = Literal["all", "other_view"]
+Similarity = Literal["cosine", "euclidean"]
 
 BLOCK = 2048
 """Anchors whose similarities are in memory at one time."""
@@ -27,11 +28,22 @@ def cosine(z_a: Tensor, z_b: Tensor) -> Tensor:
     return (F.normalize(z_a, dim=1) * F.normalize(z_b, dim=1)).sum(1)
 
 
-def contrastive_entropy(
-    z_a: Tensor, z_b: Tensor, temperature: float, negatives: Negatives = "all", block: int = BLOCK
-) -> Tensor:
-    """mean_i log Σ_j exp(z_i·z_j / τ) over unit vectors, j running through the views of images other than i's.
+def squared_distance(z_a: Tensor, z_b: Tensor) -> Tensor:
+    """(n,)"""
+    return (z_a - z_b).square().sum(1)
 
+
+def contrastive_entropy(
+    z_a: Tensor,
+    z_b: Tensor,
+    temperature: float,
+    negatives: Negatives = "all",
+    block: int = BLOCK,
+    similarity: Similarity = "cosine",
+) -> Tensor:
+    """mean_i log Σ_j exp(s(z_i, z_j) / τ), j running through the views of images other than i's.
+
+    The similarity s is z_i·z_j, of vectors the caller has normalised, or −‖z_i − z_j‖².
     ``negatives="all"`` takes both views of every other image, for both views as anchors; ``"other_view"``, the form of
     the paper's table 1, takes a's views as anchors and b's as negatives. Rows are done in blocks, whose similarities
     are computed again in the backward pass rather than kept: memory grows with 2n·block, not (2n)².
@@ -39,19 +51,21 @@ def contrastive_entropy(
     n = len(z_a)
     anchors, others = (torch.cat([z_a, z_b]),) * 2 if negatives == "all" else (z_a, z_b)
     if len(anchors) <= block:
-        return _log_sums(anchors, others, 0, n, temperature).mean()
+        return _log_sums(anchors, others, 0, n, temperature, similarity).mean()
     sums = [
-        checkpoint(_log_sums, rows, others, start, n, temperature, use_reentrant=False)
+        checkpoint(_log_sums, rows, others, start, n, temperature, similarity, use_reentrant=False)
         for start, rows in zip(range(0, len(anchors), block), anchors.split(block), strict=True)
     ]
     return torch.cat(sums).mean()
 
 
-def _log_sums(rows: Tensor, others: Tensor, start: int, n: int, temperature: float) -> Tensor:
-    similarity = rows @ others.T / temperature
+def _log_sums(rows: Tensor, others: Tensor, start: int, n: int, temperature: float, similarity: Similarity) -> Tensor:
+    scores = rows @ others.T
+    if similarity == "euclidean":
+        scores = 2 * scores - rows.square().sum(1)[:, None] - others.square().sum(1)
     image = torch.arange(start, start + len(rows), device=rows.device) % n
     same_image = image[:, None] == torch.arange(len(others), device=rows.device) % n
-    return similarity.masked_fill(same_image, -math.inf).logsumexp(1)
+    return (scores / temperature).masked_fill(same_image, -math.inf).logsumexp(1)
 
 
 @dataclass(frozen=True)
@@ -61,12 +75,17 @@ class SimCLR(BaseMethod):
     With weight 1 this is the decoupled contrastive loss. Several spaces are L2-normalised each, concatenated and
     divided by √(number of spaces) before their joint entropy, so that the joint embedding is a unit vector too; its
     similarity is then the mean of the spaces' similarities, and ``joint_temperature`` lets it be sharpened.
+
+    ``similarity="euclidean"`` puts −‖z_a − z_b‖² in place of the cosine, for embeddings that fill a space rather than a
+    sphere (the numerical experiment); nothing is normalised then, and the constraint is the squared distance of the
+    two views over that of different images, so that it does not hang on the scale.
     """
 
     temperature: float = 0.15
     joint_temperature: float | None = None
     negatives: Negatives = "all"
     block: int = BLOCK
+    similarity: Similarity = "cosine"
 
     def __post_init__(self) -> None:
         for name in ("temperature", "joint_temperature"):
@@ -75,26 +94,36 @@ class SimCLR(BaseMethod):
                 raise UnweaveError(f"SimCLR: {name} must be positive, not {value}")
         if self.negatives not in ("all", "other_view"):
             raise UnweaveError(f"SimCLR: negatives is 'all' or 'other_view', not {self.negatives!r}")
+        if self.similarity not in ("cosine", "euclidean"):
+            raise UnweaveError(f"SimCLR: similarity is 'cosine' or 'euclidean', not {self.similarity!r}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """−mean cos(z_a, z_b)/τ"""
+        if self.similarity == "euclidean":
+            return squared_distance(z_a, z_b).mean() / self.temperature
         return -cosine(z_a, z_b).mean() / self.temperature
 
     def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """1 − mean cos(z_a, z_b)"""
+        if self.similarity == "euclidean":
+            spread = 2 * torch.cat([z_a, z_b]).var(0, correction=0).sum()
+            return squared_distance(z_a, z_b).mean() / spread.clamp(min=torch.finfo(z_a.dtype).tiny)
         return 1 - cosine(z_a, z_b).mean()
 
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """mean log Σ_negatives exp(cos/τ)"""
-        z_a, z_b = F.normalize(z_a, dim=1), F.normalize(z_b, dim=1)
-        return contrastive_entropy(z_a, z_b, self.temperature, self.negatives, self.block)
+        z_a, z_b = self._normalised(z_a), self._normalised(z_b)
+        return contrastive_entropy(z_a, z_b, self.temperature, self.negatives, self.block, self.similarity)
 
     def joint_entropy(self, z_a: Sequence[Tensor], z_b: Sequence[Tensor]) -> Tensor:
         """The same of [z_0/‖z_0‖, …, z_M/‖z_M‖]/√(M + 1), at the joint temperature."""
-        a, b = (torch.cat([F.normalize(z, dim=1) for z in side], 1) / math.sqrt(len(side)) for side in (z_a, z_b))
+        a, b = (torch.cat([self._normalised(z) for z in side], 1) / math.sqrt(len(side)) for side in (z_a, z_b))
         temperature = self.temperature if self.joint_temperature is None else self.joint_temperature
-        return contrastive_entropy(a, b, temperature, self.negatives, self.block)
+        return contrastive_entropy(a, b, temperature, self.negatives, self.block, self.similarity)
+
+    def _normalised(self, z: Tensor) -> Tensor:
+        return F.normalize(z, dim=1) if self.similarity == "cosine" else z
 
     def geometry(self, z: Tensor) -> Tensor:
         """Unit vectors times √d: the mean variance of a dimension is at most 1, and 1 where they are spread evenly."""
-        return F.normalize(z, dim=1) * math.sqrt(z.shape[1])
+        return self._normalised(z) * (math.sqrt(z.shape[1]) if self.similarity == "cosine" else 1.0)

@@ -1,0 +1,123 @@
+"""Latent-variable data with known truth (paper, section 5.1; von Kügelgen et al. 2021, appendix D).
+
+    content c ~ N(0, Σ_c)  ─►  style s = a + B·c + noise  ─►  perturbed style s̃  ─►  observation x = f(c, s̃)
+
+Every part is explicit, so that one can try assumptions of one's own: sizes, dependence of content's own dimensions,
+styles caused by content, how interventions act, how deep the mixing f is. Several worlds that differ only in their seed
+are drawn together: each has its own covariances, causes and mixing, stacked along the first dimension.
+
+Legend: r worlds, n samples, d_c and d_s dimensions of content and style, d = d_c + d_s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unweave.errors import UnweaveError
+
+CANDIDATES = 25_000
+"""Matrices drawn for a mixing layer, of which the best-conditioned thousandth is used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentModel:
+    """What is the same in all worlds."""
+
+    content: int = 5
+    """Dimensions of content."""
+    style: int = 5
+    """Dimensions of style."""
+    statistical: bool = False
+    """Dependence within content and within style: covariances from a Wishart distribution instead of the identity."""
+    causal: bool = False
+    """Style is caused by content: a and B are drawn from N(0, 1) instead of being 0."""
+    intervention: Literal["shift", "perfect"] = "shift"
+    """How style is perturbed: noise is added to it, or replaces it."""
+    layers: int = 3
+    """Square layers of the mixing function."""
+    slope: float = 0.2
+    """Of the leaky ReLU between them, on the negative side; smooth and monotone mixing has none of its kinks at 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("content", "style", "layers"):
+            if getattr(self, name) < 1:
+                raise UnweaveError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 < self.slope <= 1:
+            raise UnweaveError(f"slope must be in (0, 1], or f could not be inverted; not {self.slope}")
+        if self.intervention not in ("shift", "perfect"):
+            raise UnweaveError(f"intervention is 'shift' or 'perfect', not {self.intervention!r}")
+
+
+class Worlds:
+    """Worlds of one model, one for each seed.
+
+    >>> worlds = Worlds(LatentModel(content=2, style=1), seeds=(0, 1))
+    >>> content, style = worlds.sample(4, torch.Generator().manual_seed(0))
+    >>> worlds.observe(content, style).shape
+    torch.Size([2, 4, 3])
+    """
+
+    def __init__(self, model: LatentModel, seeds: Sequence[int], device: torch.device | str = "cpu") -> None:
+        self.model = model
+        drawn = [_draw_world(model, seed) for seed in seeds]
+        stacked = {name: torch.stack([world[name] for world in drawn]).to(device) for name in drawn[0]}
+        self.content_factor, self.style_factor = stacked["content"], stacked["style"]
+        self.shift_factor, self.effect, self.offset = stacked["shift"], stacked["effect"], stacked["offset"]
+        self.mixing = stacked["mixing"]
+
+    def sample(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Content (r, n, d_c) and style (r, n, d_s)."""
+        content = self._normal(n, generator, self.content_factor)
+        noise = self._normal(n, generator, self.style_factor)
+        return content, self.offset[:, None] + content @ self.effect.mT + noise
+
+    def perturb(self, style: Tensor, generator: torch.Generator) -> Tensor:
+        """Style after an intervention on all of its dimensions."""
+        noise = self._normal(style.shape[1], generator, self.shift_factor)
+        return noise if self.model.intervention == "perfect" else style + noise
+
+    def observe(self, content: Tensor, style: Tensor) -> Tensor:
+        """x = f(c, s), (r, n, d)."""
+        x = torch.cat([content, style], -1)
+        for layer in range(self.model.layers):
+            x = x @ self.mixing[:, layer]
+            if layer + 1 < self.model.layers:
+                x = F.leaky_relu(x, self.model.slope)
+        return x
+
+    def _normal(self, n: int, generator: torch.Generator, factor: Tensor) -> Tensor:
+        """(r, n, k) from N(0, factor·factorᵀ)."""
+        r, k = factor.shape[:2]
+        noise = torch.randn(r, n, k, generator=generator, device=generator.device).to(factor.device)
+        return noise @ factor.mT
+
+
+def _draw_world(model: LatentModel, seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    def factor(size: int) -> Tensor:
+        """Of a covariance: the identity, or Wishart(size, I), which is A·Aᵀ of a square Gaussian A."""
+        return normal(size, size) if model.statistical else torch.eye(size)
+
+    world = {"content": factor(model.content), "style": factor(model.style), "shift": factor(model.style)}
+    cause = 1.0 if model.causal else 0.0
+    world["effect"] = cause * normal(model.style, model.content)
+    world["offset"] = cause * normal(model.style)
+    size = model.content + model.style
+    world["mixing"] = torch.stack([_well_conditioned(size, generator) for _ in range(model.layers)])
+    return world
+
+
+def _well_conditioned(size: int, generator: torch.Generator) -> Tensor:
+    """A matrix of U(−1, 1) with columns of length 1, from the best-conditioned thousandth of many."""
+    matrices = torch.rand(CANDIDATES, size, size, generator=generator) * 2 - 1
+    matrices = matrices / matrices.norm(dim=1, keepdim=True)
+    best = torch.linalg.cond(matrices).argsort()[: CANDIDATES // 1000]
+    return matrices[best[int(torch.randint(len(best), (), generator=generator))]]

@@ -1,0 +1,268 @@
+"""``unweave reproduce numerical``: only content, whatever the size of the embedding (paper, section 5.1 and figure 2).
+
+    x = f(c, s) and x̃ = f(c, s̃)  ─►  encoder  ─►  SimCLR with distances, λ fixed at 1 or adapted  ─►  r² of c and s
+
+With λ = 1, room that content does not need fills with style; with λ raised until the two views agree, it stays empty.
+All runs of one setting, whatever their seed, size or weight, train together as one stack.
+
+Legend: r runs, n samples, d dimensions.
+"""
+
+import itertools
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from unweave.data.numerical import LatentModel, Worlds
+from unweave.errors import UnweaveError
+from unweave.evaluation.kernel_ridge import KernelRidge
+from unweave.evaluation.probes import RidgeProbe
+from unweave.experiments.provenance import provenance
+from unweave.models.stacked import StackedMLP
+from unweave.objectives import DualAscent, SimCLR
+from unweave.training.metrics import ProgressBar
+
+SETTINGS = {
+    "independent": LatentModel(),
+    "statistical": LatentModel(statistical=True),
+    "causal": LatentModel(causal=True),
+    "both": LatentModel(statistical=True, causal=True),
+}
+SIZES = (3, 5, 8, 10, 15, 20, 30, 50)
+WEIGHTS = ("fixed", "adapted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumericalConfig:
+    """How every run is trained and scored."""
+
+    settings: tuple[str, ...] = tuple(SETTINGS)
+    sizes: tuple[int, ...] = SIZES
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    hidden: tuple[int, ...] = (100, 500, 500, 500, 500, 100)
+    """Widths of the encoder, as in von Kügelgen et al."""
+    batch: int = 2048
+    steps: int = 10_000
+    lr: float = 1e-3
+    tolerance: float = 1e-3
+    """What λ is raised for: squared distance of the two views over that of different samples."""
+    growth: float = 0.002
+    """λ ← λ·(1 + growth) at each step at which the tolerance is not met."""
+    warmup: float = 0.2
+    """The share of steps before λ moves."""
+    fit: int = 4096
+    test: int = 8192
+    landmarks: int = 1024
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.settings) - set(SETTINGS):
+            raise UnweaveError(f"there is no setting {sorted(unknown)}; there are {', '.join(SETTINGS)}")
+        if not self.sizes or min(self.sizes) < 1:
+            raise UnweaveError(f"an embedding has at least 1 dimension: {self.sizes}")
+        if not self.seeds:
+            raise UnweaveError("at least one seed is needed")
+
+
+QUICK = NumericalConfig(
+    settings=("independent",),
+    sizes=(5, 15, 50),
+    seeds=(0, 1),
+    hidden=(128, 128),
+    batch=512,
+    steps=2500,
+    lr=2e-3,
+    growth=0.004,
+    fit=1024,
+    test=2048,
+    landmarks=512,
+)
+
+
+def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = None) -> list[dict[str, Any]]:
+    """Trains and scores what ``out`` does not hold yet; returns one row a run."""
+    out.mkdir(parents=True, exist_ok=True)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    table = Table.load(out / "table.json")
+    for setting in config.settings:
+        wanted = list(itertools.product(config.sizes, WEIGHTS, config.seeds))
+        if not all((setting, *run) in table.done for run in wanted):
+            table.add(train_setting(setting, wanted, config, device))
+    write_report(out, table.rows)
+    return table.rows
+
+
+class Table:
+    """``table.json``, with the rows of earlier, interrupted runs."""
+
+    def __init__(self, path: Path, rows: list[dict[str, Any]], seconds: float) -> None:
+        self.path, self.rows, self._before, self._started = path, rows, seconds, time.perf_counter()
+
+    @classmethod
+    def load(cls, path: Path) -> "Table":
+        """What is there, or an empty one."""
+        if not path.exists():
+            return cls(path, [], 0.0)
+        try:
+            stored = json.loads(path.read_text())
+            return cls(path, stored["rows"], stored["seconds"])
+        except (json.JSONDecodeError, KeyError):
+            raise UnweaveError(f"{path} is no table of this experiment; choose another folder") from None
+
+    @property
+    def done(self) -> set[tuple[Any, ...]]:
+        """Which runs are finished."""
+        return {(row["setting"], row["dim_z"], row["weights"], row["seed"]) for row in self.rows}
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Adds rows and writes the file."""
+        names = {(row["setting"], row["dim_z"], row["weights"], row["seed"]) for row in rows}
+        kept = [r for r in self.rows if (r["setting"], r["dim_z"], r["weights"], r["seed"]) not in names]
+        self.rows = [*kept, *rows]
+        seconds = round(self._before + time.perf_counter() - self._started, 1)
+        self.path.write_text(json.dumps({**provenance(), "seconds": seconds, "rows": self.rows}, indent=1) + "\n")
+
+
+def train_setting(
+    setting: str, runs: list[tuple[int, str, int]], config: NumericalConfig, device: str
+) -> list[dict[str, Any]]:
+    """All runs of a setting as one stack of networks; ``runs`` are (size, weights, seed)."""
+    base = SimCLR(temperature=1.0, similarity="euclidean", negatives="other_view")
+    worlds = Worlds(SETTINGS[setting], [seed for _, _, seed in runs], device)
+    torch.manual_seed(0)
+    largest = max(size for size, _, _ in runs)
+    encoder = StackedMLP(len(runs), (10, *config.hidden, largest)).to(device)
+    sizes = torch.tensor([size for size, _, _ in runs], device=device)
+    used = (torch.arange(largest, device=device) < sizes[:, None]).float()[:, None]  # (r, 1, d)
+    adapted = torch.tensor([weights == "adapted" for _, weights, _ in runs], device=device)
+    rule = DualAscent(rule="geometric", lr=config.growth, tolerance=config.tolerance)
+    weights, tolerances = (
+        torch.ones(len(runs), device=device),
+        torch.full((len(runs),), config.tolerance, device=device),
+    )
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=config.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
+    invariances, entropies = torch.vmap(base.invariance), torch.vmap(base.entropy)
+    constraints = torch.vmap(base.constraint)
+    generator = torch.Generator(device).manual_seed(0)
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    with ProgressBar(config.steps, 0, f"{setting}, {len(runs)} runs", show=True) as bar:
+        for step in range(config.steps):
+            content, style = worlds.sample(config.batch, generator)
+            z_a = encoder(worlds.observe(content, style)) * used
+            z_b = encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
+            loss = weights * invariances(z_a, z_b) + entropies(z_a, z_b)
+            optimizer.zero_grad()
+            loss.sum().backward()
+            optimizer.step()
+            schedule.step()
+            if step >= config.warmup * config.steps:
+                with torch.no_grad():
+                    moved = rule.step(weights, constraints(z_a, z_b), torch.ones_like(adapted), tolerances)
+                    weights = torch.where(adapted, moved, weights)
+            if (step + 1) % 50 == 0:
+                bar.show(float(loss.mean()))
+            bar.advance(step + 1)
+    torch.set_float32_matmul_precision(precision)
+    return score_setting(setting, runs, worlds, encoder, used, weights, config)
+
+
+@torch.no_grad()
+def score_setting(
+    setting: str,
+    runs: list[tuple[int, str, int]],
+    worlds: Worlds,
+    encoder: StackedMLP,
+    used: Tensor,
+    weights: Tensor,
+    config: NumericalConfig,
+) -> list[dict[str, Any]]:
+    """r² of content and style from every run's embedding of fresh data; kernel ridge, and linear beside it."""
+    generator = torch.Generator(used.device).manual_seed(1)
+    content, style = worlds.sample(config.fit + config.test, generator)
+    z = encoder(worlds.observe(content, style)) * used
+    invariance = torch.vmap(SimCLR(similarity="euclidean").constraint)(
+        z, encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
+    )
+    floors: dict[int, float] = {}
+    rows = []
+    for i, (size, weight, seed) in enumerate(runs):
+        features, c, s = z[i, :, :size], content[i], style[i]
+        if seed not in floors:
+            floors[seed] = _kernel_r2(c, s, config) if SETTINGS[setting].causal else 0.0
+        rows.append(
+            {
+                "setting": setting,
+                "dim_z": size,
+                "weights": weight,
+                "seed": seed,
+                "content_r2": _kernel_r2(features, c, config),
+                "style_r2": _kernel_r2(features, s, config),
+                "style_floor": floors[seed],
+                "content_linear_r2": RidgeProbe()
+                .fit(features[: config.fit], c[: config.fit])
+                .score(features[config.fit :], c[config.fit :]),
+                "style_linear_r2": RidgeProbe()
+                .fit(features[: config.fit], s[: config.fit])
+                .score(features[config.fit :], s[config.fit :]),
+                "weight": float(weights[i]),
+                "constraint": float(invariance[i]),
+            }
+        )
+    return rows
+
+
+def _kernel_r2(features: Tensor, target: Tensor, config: NumericalConfig) -> float:
+    probe = KernelRidge(landmarks=config.landmarks).fit(features[: config.fit], target[: config.fit])
+    return probe.score(features[config.fit :], target[config.fit :])
+
+
+def write_report(out: Path, rows: list[dict[str, Any]]) -> None:
+    """``figure.svg`` and ``README.md``."""
+    draw(out / "figure.svg", rows)
+    console = Console()
+    for setting in dict.fromkeys(row["setting"] for row in rows):
+        for weights in WEIGHTS:
+            mine = [row for row in rows if row["setting"] == setting and row["weights"] == weights]
+            line = ", ".join(
+                f"{size}: {mean(mine, size, 'content_r2'):.2f}/{mean(mine, size, 'style_r2'):.2f}"
+                for size in sorted({row["dim_z"] for row in mine})
+            )
+            console.print(f"{setting}, {weights} λ, content/style r² by size: {line}")
+
+
+def mean(rows: list[dict[str, Any]], size: int, name: str) -> float:
+    """Over seeds."""
+    values = [row[name] for row in rows if row["dim_z"] == size]
+    return sum(values) / len(values)
+
+
+def draw(path: Path, rows: list[dict[str, Any]]) -> None:
+    """r² against the size of the embedding; a panel a setting, every seed a dot."""
+    from matplotlib.figure import Figure
+
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    drawing = Figure(figsize=(3.6 * len(settings) + 0.6, 3.4), layout="constrained")
+    axes = drawing.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    for axis, setting in zip(axes, settings, strict=True):
+        for weights, style in (("fixed", "--"), ("adapted", "-")):
+            mine = [row for row in rows if row["setting"] == setting and row["weights"] == weights]
+            sizes = sorted({row["dim_z"] for row in mine})
+            for name, color in (("content_r2", "#7b3fe4"), ("style_r2", "#e8760c")):
+                label = f"{name.removesuffix('_r2')}, {weights} λ"
+                axis.plot(sizes, [mean(mine, size, name) for size in sizes], style, color=color, label=label)
+                axis.plot([r["dim_z"] for r in mine], [r[name] for r in mine], ".", color=color, ms=3, alpha=0.5)
+        floor = [row["style_floor"] for row in rows if row["setting"] == setting]
+        axis.axhline(sum(floor) / len(floor), color="#999", lw=0.8, ls=":")
+        axis.axvline(5, color="#ccc", lw=0.8)
+        axis.set_title(setting)
+        axis.set_xlabel("size of the embedding")
+    axes[0].set_ylabel("r²")
+    axes[0].legend(fontsize=8)
+    drawing.savefig(path, metadata={"Date": None})
