@@ -28,7 +28,26 @@ def demo(*, out: Path = Path("unweave-demo"), seed: int = 0, quick: bool = False
     run_demo(out, seed=seed, quick=quick)
 
 
-VERBS = {"demo": demo}
+def numerical(*, out: Path = Path("unweave-numerical"), quick: bool = False) -> None:
+    """Only content, whatever the size of the embedding (paper, section 5.1).
+
+    Writes table.json and figure.svg; an interrupted run goes on with the settings that are not finished.
+
+    Args:
+        out: Folder for the table and the figure.
+        quick: Three sizes, two seeds, one setting and a small encoder: minutes on 2 CPU cores.
+    """
+    from unweave.experiments.numerical import QUICK, NumericalConfig, run_numerical
+
+    run_numerical(out, QUICK if quick else NumericalConfig())
+
+
+def reproduce() -> None:
+    """Run an experiment of the paper: unweave reproduce numerical."""
+
+
+VERBS = {"demo": demo, "reproduce": reproduce}
+EXPERIMENTS = {"numerical": numerical}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,12 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(__version__)
         return 0
+    experiments = arguments[:1] == ["reproduce"]
     try:
         tyro.extras.subcommand_cli_from_dict(
-            VERBS,
-            prog="unweave",
+            EXPERIMENTS if experiments else VERBS,
+            prog="unweave reproduce" if experiments else "unweave",
             description="Keep style, apart: one embedding space for content and one for each style you can augment.",
-            args=arguments,
+            args=arguments[1:] if experiments else arguments,
         )
     except UnweaveError as error:
         print(f"unweave: {error}", file=sys.stderr)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import unweave as uw
+import unweave.augment as A
 from unweave.errors import UnweaveError
 from unweave.training import load_checkpoint
 
@@ -144,3 +145,14 @@ def test_a_folder_with_another_run_is_refused(tmp_path):
     with pytest.raises(UnweaveError, match=r"lr was 0\.001, now 0\.002") as error:
         tiny.run(tmp_path, steps=4, lr=2e-3)
     assert "\n" not in str(error.value)
+
+
+def test_a_folder_with_another_objective_or_other_views_is_refused(tmp_path):
+    tiny.run(tmp_path, steps=4)
+    views, encoder, objective, config = tiny.make(steps=4)
+    other = uw.DisentangledLoss(uw.SimCLR(0.5), spaces=views.spaces, weights=objective.rule)
+    with pytest.raises(UnweaveError, match="other objective"):
+        uw.train(uw.Sprites(16), views, encoder, other, config, tmp_path, progress=False)
+    moved = uw.Views({"color": [A.ColorJitter(hue=0.4)], "spatial": [A.RandomTranslation((0.2, 0.2))]})
+    with pytest.raises(UnweaveError, match="other views"):
+        uw.train(uw.Sprites(16), moved, encoder, objective, config, tmp_path, progress=False)

@@ -99,6 +99,7 @@ class DisentangledLoss(nn.Module):
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.register_buffer("tolerances", self._per_space("tolerance", self.rule.tolerance), persistent=False)
         self._updates = 0  # the same as the buffer, known to the host
+        self._warned: set[str] = set()
 
     def _per_space(self, name: str, value: float | Mapping[str, float]) -> Tensor:
         if isinstance(value, Mapping):
@@ -160,24 +161,26 @@ class DisentangledLoss(nn.Module):
         """The dual step: moves the weights by their rule. Call it after the optimiser's step."""
         self._updates += 1
         self.updates.add_(1)
-        rule = self.rule
-        if rule.rule == "fixed":
-            return
-        alive = rule.alive(terms.variance, terms.effective_rank)
-        if self._updates % WARN_EVERY == 0 and self._updates > rule.warmup and not bool(alive.all()):
-            for space, lives, var, rank in zip(
-                self.spaces, alive.tolist(), terms.variance.tolist(), terms.effective_rank.tolist(), strict=True
-            ):
-                if not lives:
-                    warnings.warn(
-                        f"space {space!r} is near collapse (variance {var:.3g}, effective rank {rank:.3g}): "
-                        "its weight is held back; a larger tolerance or a smaller lr may suit it better",
-                        CollapseWarning,
-                        stacklevel=3,
-                    )
-        if self._updates > rule.warmup and self._updates % rule.interval == 0:
-            constraint = terms.constraint.to(self.weights)
-            self.weights.copy_(rule.step(self.weights, constraint, alive, self.tolerances))
+        alive = self.rule.alive(terms.variance, terms.effective_rank)
+        if self._updates > self.rule.warmup:
+            if self._updates % WARN_EVERY == 0:
+                self._warn_of_collapse(alive, terms)
+            if self._updates % self.rule.interval == 0:
+                constraint = terms.constraint.to(self.weights)
+                self.weights.copy_(self.rule.step(self.weights, constraint, alive, self.tolerances))
+
+    def _warn_of_collapse(self, alive: Tensor, terms: Terms) -> None:
+        """Once for each time a space comes near collapse."""
+        dead = {space for space, lives in zip(self.spaces, alive.tolist(), strict=True) if not lives}
+        for space in sorted(dead - self._warned):
+            m = self.spaces.index(space)
+            warnings.warn(
+                f"space {space!r} is near collapse (variance {terms.variance[m]:.3g}, effective rank "
+                f"{terms.effective_rank[m]:.3g}): its weight is held back; a larger tolerance or a smaller lr may help",
+                CollapseWarning,
+                stacklevel=4,
+            )
+        self._warned = dead
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

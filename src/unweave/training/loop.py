@@ -84,7 +84,8 @@ def train(
     model, optimizer = fabric.setup(both, optimizer)
     objective.to(fabric.device)
 
-    first = _resume(out / CHECKPOINT, encoder, optimizer, objective, config)
+    identity = _identity(views, objective, config)
+    first = _resume(out / CHECKPOINT, encoder, optimizer, objective, identity)
     metrics = MetricsFile(out / METRICS, keep_until=first)
     generator = torch.Generator(device=fabric.device)
     first_bad_step = torch.full((), -1, dtype=torch.int64, device=fabric.device)
@@ -123,7 +124,7 @@ def train(
                 metrics.write({**row, "images_per_second": pace * config.batch_size})
                 bar.show(row["loss"])
             if last or due:
-                _save(out / CHECKPOINT, step + 1, encoder, optimizer, objective, config)
+                _save(out / CHECKPOINT, step + 1, encoder, optimizer, objective, identity)
             bar.advance(step + 1)
     encoder.eval()
     return Run(config.steps, first, time.perf_counter() - started, metrics.rows)
@@ -193,10 +194,12 @@ def _check(
         raise UnweaveError(f"cannot write to the folder {out}: {error.strerror}; choose another") from None
 
 
-def _identity(config: TrainConfig) -> dict[str, Any]:
+def _identity(views: Views, objective: DisentangledLoss, config: TrainConfig) -> dict[str, Any]:
     """What must not differ between the two halves of a run."""
     free = ("log_every", "checkpoint_every", "accelerator", "devices", "nodes", "strategy", "compile")
-    return {k: v for k, v in asdict(config).items() if k not in free}
+    settings = {k: v for k, v in asdict(config).items() if k not in free}
+    rule = f"{objective.base!r}, {objective.rule!r}, content_pairs={objective.content_pairs}"
+    return {**settings, "views": repr(views), "objective": rule}
 
 
 def _save(
@@ -205,12 +208,12 @@ def _save(
     encoder: nn.Module,
     optimizer: torch.optim.Optimizer,
     objective: DisentangledLoss,
-    config: TrainConfig,
+    identity: dict[str, Any],
 ) -> None:
     if rank() == 0:
         state = {
             "step": step,
-            "config": _identity(config),
+            "config": identity,
             "encoder": encoder.state_dict(),
             "optimizer": optimizer.state_dict(),
             "objective": objective.state_dict(),
@@ -229,15 +232,18 @@ def _resume(
     encoder: nn.Module,
     optimizer: torch.optim.Optimizer,
     objective: DisentangledLoss,
-    config: TrainConfig,
+    identity: dict[str, Any],
 ) -> int:
     """The step to go on from: 0, or what the checkpoint in the folder has reached."""
     if not path.exists():
         return 0
     state = ckpt.load_checkpoint(path)
-    theirs, ours = state["config"], json.loads(json.dumps(_identity(config)))
+    theirs, ours = state["config"], json.loads(json.dumps(identity))
     if differ := {k: (theirs.get(k), v) for k, v in ours.items() if theirs.get(k) != v}:
-        changes = ", ".join(f"{k} was {old}, now {new}" for k, (old, new) in differ.items())
+        changes = ", ".join(
+            f"other {k}" if k in ("views", "objective") else f"{k} was {old}, now {new}"
+            for k, (old, new) in differ.items()
+        )
         raise UnweaveError(f"{path.parent} holds another run ({changes}); choose an empty folder or the same settings")
     try:
         encoder.load_state_dict(state["encoder"])

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from unweave.data.numerical import LatentModel, Worlds
+from unweave.errors import UnweaveError
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def covariance(x):
+    return torch.cov(x.T.double())
+
+
+def test_independent_latents_are_standard_normal():
+    content, style = Worlds(LatentModel(), (0,)).sample(100_000, generator())
+    joint = covariance(torch.cat([content[0], style[0]], 1))
+    assert (joint - torch.eye(10)).abs().max() < 0.03
+
+
+def test_causal_style_is_a_plus_b_times_content():
+    worlds = Worlds(LatentModel(causal=True), (0, 1))
+    content, style = worlds.sample(50_000, generator())
+    for r in (0, 1):
+        rest = style[r] - content[r] @ worlds.effect[r].T - worlds.offset[r]
+        assert (covariance(rest) - torch.eye(5)).abs().max() < 0.04
+        assert abs(torch.corrcoef(torch.cat([rest, content[r]], 1).T)[:5, 5:]).max() < 0.03
+    assert not torch.equal(worlds.effect[0], worlds.effect[1])
+
+
+def test_statistical_dependence_has_the_drawn_covariance():
+    worlds = Worlds(LatentModel(statistical=True), (3,))
+    content, _ = worlds.sample(200_000, generator())
+    expected = worlds.content_factor[0] @ worlds.content_factor[0].T
+    assert (covariance(content[0]) - expected).abs().max() < 0.03 * expected.abs().max()
+
+
+def test_interventions():
+    shift, perfect = (Worlds(LatentModel(causal=True, intervention=i), (0,)) for i in ("shift", "perfect"))
+    _, style = shift.sample(50_000, generator())
+    moved = shift.perturb(style, generator(1)) - style
+    assert (covariance(moved[0]) - torch.eye(5)).abs().max() < 0.04
+    replaced = perfect.perturb(style, generator(1))
+    assert abs(torch.corrcoef(torch.cat([replaced[0], style[0]], 1).T)[:5, 5:]).max() < 0.03
+
+
+def test_the_mixing_can_be_inverted_and_is_well_conditioned():
+    worlds = Worlds(LatentModel(), (0, 1, 2))
+    assert torch.linalg.cond(worlds.mixing).max() < 6
+    assert (worlds.mixing.norm(dim=2) - 1).abs().max() < 1e-5
+    content, style = worlds.sample(100, generator())
+    x = worlds.observe(content, style)
+    for layer in reversed(range(3)):
+        x = torch.linalg.solve(worlds.mixing[:, layer].mT, x.mT).mT
+        x = torch.where(x < 0, x / 0.2, x) if layer else x
+    torch.testing.assert_close(x, torch.cat([content, style], -1), atol=1e-3, rtol=0)
+
+
+def test_a_world_is_the_same_alone_and_among_others():
+    together, alone = Worlds(LatentModel(causal=True), (7, 8)), Worlds(LatentModel(causal=True), (8,))
+    assert torch.equal(together.mixing[1], alone.mixing[0])
+    assert torch.equal(together.effect[1], alone.effect[0])
+
+
+@pytest.mark.parametrize("settings", [{"content": 0}, {"style": 0}, {"slope": 0.0}, {"intervention": "none"}])
+def test_impossible_models_are_refused_in_one_line(settings):
+    with pytest.raises(UnweaveError) as error:
+        LatentModel(**settings)
+    assert "\n" not in str(error.value)
