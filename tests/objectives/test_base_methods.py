@@ -62,6 +62,12 @@ def test_simclr_with_distances_by_hand():
     close(base.entropy(z_a, z_b), sum(math.log(sum(math.exp(-d / 2) for d in pair)) for pair in pairs) / 4)
 
 
+def test_with_the_positive_in_the_denominator_it_is_lightlys_ntxent(pair):
+    from lightly.loss import NTXentLoss
+
+    close(SimCLR(0.3, decoupled=False).loss(*pair), NTXentLoss(0.3)(*pair))
+
+
 def test_vicreg_by_hand():
     z_a, z_b = torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     close(VICReg().invariance(z_a, z_b), 2.0)  # (0 + 4 + 0 + 4) / 4

@@ -11,6 +11,7 @@ Legend: r worlds, n samples, d_c and d_s dimensions of content and style, d = d_
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -96,6 +97,7 @@ class Worlds:
         return noise @ factor.mT
 
 
+@cache
 def _draw_world(model: LatentModel, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
 

@@ -75,10 +75,11 @@ QUICK = NumericalConfig(
     seeds=(0, 1),
     hidden=(128, 128),
     batch=512,
-    steps=2500,
-    lr=2e-3,
-    growth=0.004,
-    fit=1024,
+    steps=2200,
+    lr=3e-3,
+    growth=0.003,
+    warmup=0.4,
+    fit=2048,
     test=2048,
     landmarks=512,
 )
@@ -132,7 +133,7 @@ def train_setting(
     setting: str, runs: list[tuple[int, str, int]], config: NumericalConfig, device: str
 ) -> list[dict[str, Any]]:
     """All runs of a setting as one stack of networks; ``runs`` are (size, weights, seed)."""
-    base = SimCLR(temperature=1.0, similarity="euclidean", negatives="other_view")
+    base = SimCLR(temperature=1.0, similarity="euclidean", negatives="other_view", decoupled=False)
     worlds = Worlds(SETTINGS[setting], [seed for _, _, seed in runs], device)
     torch.manual_seed(0)
     largest = max(size for size, _, _ in runs)
@@ -167,7 +168,7 @@ def train_setting(
                     moved = rule.step(weights, constraints(z_a, z_b), torch.ones_like(adapted), tolerances)
                     weights = torch.where(adapted, moved, weights)
             if (step + 1) % 50 == 0:
-                bar.show(float(loss.mean()))
+                bar.show(float(loss.detach().mean()))
             bar.advance(step + 1)
     torch.set_float32_matmul_precision(precision)
     return score_setting(setting, runs, worlds, encoder, used, weights, config)

@@ -40,8 +40,11 @@ def contrastive_entropy(
     negatives: Negatives = "all",
     block: int = BLOCK,
     similarity: Similarity = "cosine",
+    decoupled: bool = True,
 ) -> Tensor:
     """mean_i log Σ_j exp(s(z_i, z_j) / τ), j running through the views of images other than i's.
+
+    With ``decoupled=False`` the other view of i's own image counts too, as in InfoNCE.
 
     The similarity s is z_i·z_j, of vectors the caller has normalised, or −‖z_i − z_j‖².
     ``negatives="all"`` takes both views of every other image, for both views as anchors; ``"other_view"``, the form of
@@ -51,21 +54,27 @@ def contrastive_entropy(
     n = len(z_a)
     anchors, others = (torch.cat([z_a, z_b]),) * 2 if negatives == "all" else (z_a, z_b)
     if len(anchors) <= block:
-        return _log_sums(anchors, others, 0, n, temperature, similarity).mean()
+        return _log_sums(anchors, others, 0, n, temperature, similarity, decoupled).mean()
     sums = [
-        checkpoint(_log_sums, rows, others, start, n, temperature, similarity, use_reentrant=False)
+        checkpoint(_log_sums, rows, others, start, n, temperature, similarity, decoupled, use_reentrant=False)
         for start, rows in zip(range(0, len(anchors), block), anchors.split(block), strict=True)
     ]
     return torch.cat(sums).mean()
 
 
-def _log_sums(rows: Tensor, others: Tensor, start: int, n: int, temperature: float, similarity: Similarity) -> Tensor:
+def _log_sums(
+    rows: Tensor, others: Tensor, start: int, n: int, temperature: float, similarity: Similarity, decoupled: bool
+) -> Tensor:
     scores = rows @ others.T
     if similarity == "euclidean":
         scores = 2 * scores - rows.square().sum(1)[:, None] - others.square().sum(1)
-    image = torch.arange(start, start + len(rows), device=rows.device) % n
-    same_image = image[:, None] == torch.arange(len(others), device=rows.device) % n
-    return (scores / temperature).masked_fill(same_image, -math.inf).logsumexp(1)
+    scores = scores / temperature
+    place, other = (torch.arange(k, k + len(x), device=rows.device) for k, x in ((start, rows), (0, others)))
+    if decoupled:
+        scores = scores.masked_fill(place[:, None] % n == other % n, -math.inf)
+    elif len(others) > n:  # a view is no negative of itself
+        scores = scores.masked_fill(place[:, None] == other, -math.inf)
+    return scores.logsumexp(1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,8 @@ class SimCLR(BaseMethod):
 
     ``similarity="euclidean"`` puts −‖z_a − z_b‖² in place of the cosine, for embeddings that fill a space rather than a
     sphere (the numerical experiment); nothing is normalised then, and the constraint is the squared distance of the
-    two views over that of different images, so that it does not hang on the scale.
+    two views over that of different images, so that it does not hang on the scale. Distances have no largest value:
+    take ``decoupled=False`` with them, which lets the positive into the denominator and so bounds the loss.
     """
 
     temperature: float = 0.15
@@ -86,6 +96,7 @@ class SimCLR(BaseMethod):
     negatives: Negatives = "all"
     block: int = BLOCK
     similarity: Similarity = "cosine"
+    decoupled: bool = True
 
     def __post_init__(self) -> None:
         for name in ("temperature", "joint_temperature"):
@@ -113,13 +124,15 @@ class SimCLR(BaseMethod):
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """mean log Σ_negatives exp(cos/τ)"""
         z_a, z_b = self._normalised(z_a), self._normalised(z_b)
-        return contrastive_entropy(z_a, z_b, self.temperature, self.negatives, self.block, self.similarity)
+        return contrastive_entropy(
+            z_a, z_b, self.temperature, self.negatives, self.block, self.similarity, self.decoupled
+        )
 
     def joint_entropy(self, z_a: Sequence[Tensor], z_b: Sequence[Tensor]) -> Tensor:
         """The same of [z_0/‖z_0‖, …, z_M/‖z_M‖]/√(M + 1), at the joint temperature."""
         a, b = (torch.cat([self._normalised(z) for z in side], 1) / math.sqrt(len(side)) for side in (z_a, z_b))
         temperature = self.temperature if self.joint_temperature is None else self.joint_temperature
-        return contrastive_entropy(a, b, temperature, self.negatives, self.block, self.similarity)
+        return contrastive_entropy(a, b, temperature, self.negatives, self.block, self.similarity, self.decoupled)
 
     def _normalised(self, z: Tensor) -> Tensor:
         return F.normalize(z, dim=1) if self.similarity == "cosine" else z
