@@ -63,7 +63,40 @@ def test_a_world_is_the_same_alone_and_among_others():
     assert torch.equal(together.effect[1], alone.effect[0])
 
 
-@pytest.mark.parametrize("settings", [{"content": 0}, {"style": 0}, {"slope": 0.0}, {"intervention": "none"}])
+def test_pairs_share_one_style_variable_and_nothing_else():
+    worlds = Worlds(LatentModel(content=2, style=6, variables=3, causal=True), (0, 1))
+    _, style = worlds.sample(4000, generator())
+    shared = torch.arange(4000) % 4
+    a, b = worlds.pairs(style, shared, generator(1))
+    for m in range(3):
+        dims = slice(2 * m, 2 * m + 2)
+        same = (a[..., dims] == b[..., dims]).all(-1)
+        assert torch.equal(same, (shared == m + 1).expand(2, -1))
+        apart = shared != m + 1
+        moved = torch.stack([(x - style)[0, apart, 2 * m] for x in (a, b)])
+        assert abs(torch.corrcoef(moved)[0, 1]) < 0.06
+
+
+def test_styles_can_cause_each_other():
+    worlds = Worlds(LatentModel(content=2, style=3, chain=True), (0,))
+    _, style = worlds.sample(50_000, generator())
+    links = worlds.links[0]
+    own = [style[0, :, i] - sum(links[i, k] * style[0, :, k] for k in range(i)) for i in range(3)]
+    assert (covariance(torch.stack(own, 1)) - torch.eye(3)).abs().max() < 0.04
+    assert abs(torch.corrcoef(style[0].T)[0, 1]) > 0.05
+
+
+def test_noise_that_is_not_added_has_a_scale_set_by_content():
+    worlds = Worlds(LatentModel(content=2, style=1, causal=True, additive=False), (0,))
+    content, style = worlds.sample(50_000, generator())
+    rest = (style - content @ worlds.effect.mT - worlds.offset[:, None])[0, :, 0]
+    scale = torch.tanh(content @ worlds.scale_effect.mT).exp()[0, :, 0]
+    assert rest[scale > 1.5].std() > 2 * rest[scale < 0.6].std()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"variables": 2}, {"content": 0}, {"style": 0}, {"slope": 0.0}, {"intervention": "none"}]
+)
 def test_impossible_models_are_refused_in_one_line(settings):
     with pytest.raises(UnweaveError) as error:
         LatentModel(**settings)

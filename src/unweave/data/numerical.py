@@ -3,10 +3,10 @@
     content c ~ N(0, Σ_c)  ─►  style s = a + B·c + noise  ─►  perturbed style s̃  ─►  observation x = f(c, s̃)
 
 Every part is explicit, so that one can try assumptions of one's own: sizes, dependence of content's own dimensions,
-styles caused by content, how interventions act, how deep the mixing f is. Several worlds that differ only in their seed
-are drawn together: each has its own covariances, causes and mixing, stacked along the first dimension.
+styles caused by content and by each other, how interventions act, how deep the mixing f is. Several worlds that differ
+only in their seed are drawn together: each has its own covariances, causes and mixing, stacked in the first dimension.
 
-Legend: r worlds, n samples, d_c and d_s dimensions of content and style, d = d_c + d_s.
+Legend: r worlds, n samples, d_c and d_s dimensions of content and style, d = d_c + d_s, M style variables.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,16 @@ class LatentModel:
     """Dimensions of content."""
     style: int = 5
     """Dimensions of style."""
+    variables: int = 1
+    """Style variables s_1 … s_M of equal size that style consists of: what pairs of views share one by one."""
     statistical: bool = False
     """Dependence within content and within style: covariances from a Wishart distribution instead of the identity."""
     causal: bool = False
     """Style is caused by content: a and B are drawn from N(0, 1) instead of being 0."""
+    chain: bool = False
+    """Style dimensions are caused by those before them too, with effects from N(0, 1)."""
+    additive: bool = True
+    """Whether a style's own noise u is added to what causes it; if not, content also sets its scale, to e^(±1)."""
     intervention: Literal["shift", "perfect"] = "shift"
     """How style is perturbed: noise is added to it, or replaces it."""
     layers: int = 3
@@ -47,6 +53,8 @@ class LatentModel:
         for name in ("content", "style", "layers"):
             if getattr(self, name) < 1:
                 raise UnweaveError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.variables < 1 or self.style % self.variables:
+            raise UnweaveError(f"{self.style} dimensions of style cannot be {self.variables} variables of equal size")
         if not 0 < self.slope <= 1:
             raise UnweaveError(f"slope must be in (0, 1], or f could not be inverted; not {self.slope}")
         if self.intervention not in ("shift", "perfect"):
@@ -68,13 +76,33 @@ class Worlds:
         stacked = {name: torch.stack([world[name] for world in drawn]).to(device) for name in drawn[0]}
         self.content_factor, self.style_factor = stacked["content"], stacked["style"]
         self.shift_factor, self.effect, self.offset = stacked["shift"], stacked["effect"], stacked["offset"]
+        self.links, self.scale_effect = stacked["links"], stacked["scale"]
         self.mixing = stacked["mixing"]
 
     def sample(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Content (r, n, d_c) and style (r, n, d_s)."""
         content = self._normal(n, generator, self.content_factor)
         noise = self._normal(n, generator, self.style_factor)
-        return content, self.offset[:, None] + content @ self.effect.mT + noise
+        if not self.model.additive:
+            noise = noise * torch.exp(torch.tanh(content @ self.scale_effect.mT))
+        caused = self.offset[:, None] + content @ self.effect.mT + noise
+        if not self.model.chain:
+            return content, caused
+        style: list[Tensor] = []
+        for i in range(self.model.style):
+            before = sum((self.links[:, i, k, None] * style[k] for k in range(i)), torch.zeros_like(caused[..., 0]))
+            style.append(caused[..., i] + before)
+        return content, torch.stack(style, -1)
+
+    def pairs(self, style: Tensor, shared: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Two perturbed styles s̃ and s̃′ of each sample, which agree in variable m where ``shared`` (n,) is m.
+
+        The paper's equation for p^(m)(s̃, s̃′ | s): variables count from 1, and 0 shares nothing but content.
+        """
+        a, b = self.perturb(style, generator), self.perturb(style, generator)
+        size = self.model.style // self.model.variables
+        variable = torch.arange(self.model.style, device=style.device) // size + 1
+        return a, torch.where(shared[:, None].to(style.device) == variable, a, b)
 
     def perturb(self, style: Tensor, generator: torch.Generator) -> Tensor:
         """Style after an intervention on all of its dimensions."""
@@ -114,6 +142,8 @@ def _draw_world(model: LatentModel, seed: int) -> dict[str, Tensor]:
     world["offset"] = cause * normal(model.style)
     size = model.content + model.style
     world["mixing"] = torch.stack([_well_conditioned(size, generator) for _ in range(model.layers)])
+    world["links"] = normal(model.style, model.style).tril(-1)
+    world["scale"] = normal(model.style, model.content)
     return world
 
 

@@ -41,14 +41,14 @@ class ProgressBar:
 
     def __init__(self, steps: int, first: int, description: str, *, show: bool) -> None:
         self._console = Console(file=sys.stderr)
-        self._show, self._steps, self._loss = show, steps, float("nan")
+        self._show, self._steps, self._loss = show, steps, ""
         self._live = show and self._console.is_terminal
         self._description, self._said = description, first * 10 // steps
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}"),
+            TextColumn("{task.fields[loss]}"),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._live,
@@ -66,8 +66,8 @@ class ProgressBar:
 
     def show(self, loss: float) -> None:
         """The loss beside the bar."""
-        self._loss = loss
-        self._bar.update(self._task, loss=loss)
+        self._loss = f"loss {loss:.3f}"
+        self._bar.update(self._task, loss=self._loss)
 
     def advance(self, step: int) -> None:
         """``step`` steps are done."""
@@ -75,4 +75,4 @@ class ProgressBar:
         tenth = step * 10 // self._steps
         if self._show and not self._live and tenth > self._said:
             self._said = tenth
-            self._console.print(f"{self._description}: step {step} of {self._steps}, loss {self._loss:.3f}")
+            self._console.print(f"{self._description}: step {step} of {self._steps} {self._loss}")
