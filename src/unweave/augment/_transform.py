@@ -85,7 +85,7 @@ class RowTransform(Transform):
     """A transform that leaves the images' size alone and touches only those that are on.
 
     A subclass says what becomes of the images that are on (``_change``), and may bring a GPU kernel that does so in
-    place (``_kernel``). Where neither image nor kernel asks for it, nothing is computed.
+    place (``_kernel``).
     """
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
@@ -94,13 +94,10 @@ class RowTransform(Transform):
 
     def overwrite(self, images: Tensor, params: Params) -> Tensor:
         """The same, in place: for a pipeline that owns its images."""
-        on = params["on"]
         if images.is_cuda:
-            if triton_works() and images.is_contiguous() and images.dtype == torch.float32:
-                self._kernel(images, params)
-                return images
-            return images.copy_(torch.where(per_image(on), self._change(images, params), images))
-        rows = on.nonzero().squeeze(1)
+            (self._kernel if triton_works() and images.is_contiguous() else self._select)(images, params)
+            return images
+        rows = params["on"].nonzero().squeeze(1)
         if len(rows) == len(images):
             return images.copy_(self._change(images, params))
         if len(rows):
@@ -113,7 +110,11 @@ class RowTransform(Transform):
 
     def _kernel(self, images: Tensor, params: Params) -> None:
         """The same in place on a GPU, for the images that are on."""
-        images.copy_(torch.where(per_image(params["on"]), self._change(images, params), images))
+        self._select(images, params)
+
+    def _select(self, images: Tensor, params: Params) -> None:
+        """Changes all and keeps those that are on: no number has to travel to the host."""
+        images.copy_(torch.where(params["on"].view(-1, 1, 1, 1), self._change(images, params), images))
 
 
 @cache
@@ -122,9 +123,9 @@ def triton_works() -> bool:
     return find_spec("triton") is not None
 
 
-def as_float(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """uint8 to [0, 1]; floats as they are."""
-    return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
+def as_float(images: Tensor) -> Tensor:
+    """float32: uint8 to [0, 1], floats as they are."""
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
 def check_images(images: Tensor) -> None:
@@ -150,11 +151,6 @@ def check_images(images: Tensor) -> None:
                 f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]; divide by 255, and leave normalisation "
                 "to Views(always=[Normalize(…)])"
             )
-
-
-def per_image(values: Tensor) -> Tensor:
-    """(n,) as (n, 1, 1, 1), to stand beside images."""
-    return values.view(-1, 1, 1, 1)
 
 
 def between(u: Tensor, low: float, high: float) -> Tensor:
