@@ -47,7 +47,7 @@ class LatentModel:
     layers: int = 3
     """Square layers of the mixing function."""
     slope: float = 0.2
-    """Of the leaky ReLU between them, on the negative side; smooth and monotone mixing has none of its kinks at 1."""
+    """Of the leaky ReLU between them, on the negative side; 1 makes the mixing linear."""
 
     def __post_init__(self) -> None:
         for name in ("content", "style", "layers"):

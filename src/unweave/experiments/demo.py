@@ -244,7 +244,7 @@ def draw_figure(path: Path, table: SpaceScores, views: A.Views, world: World, z:
     for i in range(len(spaces)):
         for j in range(len(table.factors)):
             ink = "white" if scores[i, j] > 0.6 else "black"
-            heat.text(j, i, f"{scores[i, j].clamp(min=0):.2f}", ha="center", va="center", color=ink)
+            heat.text(j, i, report.number(float(scores[i, j])), ha="center", va="center", color=ink)
     labels = [f"{factor}\n{table.chance[factor]:.2f}" for factor in table.factors]
     heat.set_xticks(range(len(table.factors)), labels)
     heat.set_yticks(range(len(spaces)), spaces)

@@ -225,7 +225,7 @@ def _kernel_r2(features: Tensor, target: Tensor, config: NumericalConfig) -> flo
 
 
 def write_report(out: Path, rows: list[dict[str, Any]]) -> None:
-    """``figure.svg`` and ``README.md``."""
+    """``figure.svg``, and a line for each setting and weight."""
     draw(out / "figure.svg", rows)
     console = Console()
     for setting in dict.fromkeys(row["setting"] for row in rows):

@@ -174,9 +174,10 @@ class DisentangledLoss(nn.Module):
         dead = {space for space, lives in zip(self.spaces, alive.tolist(), strict=True) if not lives}
         for space in sorted(dead - self._warned):
             m = self.spaces.index(space)
+            remedy = "a smaller weight" if self.rule.rule == "fixed" else "its weight is held back; a larger tolerance"
             warnings.warn(
                 f"space {space!r} is near collapse (variance {terms.variance[m]:.3g}, effective rank "
-                f"{terms.effective_rank[m]:.3g}): its weight is held back; a larger tolerance or a smaller lr may help",
+                f"{terms.effective_rank[m]:.3g}): {remedy} or a smaller lr may help",
                 CollapseWarning,
                 stacklevel=4,
             )

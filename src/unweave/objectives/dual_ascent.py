@@ -27,8 +27,8 @@ class DualAscent:
     ``geometric``  λ ← λ·(1 + η) while c > ε
     ``fixed``      λ stays
 
-    In all of them a space whose variance or effective rank is below its floor is near collapse: its λ does not grow,
-    and shrinks by the factor 1 − ``retreat``.
+    In all but the last, a space whose variance or effective rank is below its floor is near collapse: its λ does not
+    grow, and shrinks by the factor 1 − ``retreat``.
 
     >>> rule = DualAscent(lr=2.0, tolerance=0.5)
     >>> lam, c, alive = torch.tensor([1.0, 1.0]), torch.tensor([0.75, 0.25]), torch.tensor([True, True])
