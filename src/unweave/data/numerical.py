@@ -82,9 +82,7 @@ class Worlds:
     def sample(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Content (r, n, d_c) and style (r, n, d_s)."""
         content = self._normal(n, generator, self.content_factor)
-        noise = self._normal(n, generator, self.style_factor)
-        if not self.model.additive:
-            noise = noise * torch.exp(torch.tanh(content @ self.scale_effect.mT))
+        noise = self._normal(n, generator, self.style_factor) * self._noise_scale(content)
         caused = self.offset[:, None] + content @ self.effect.mT + noise
         if not self.model.chain:
             return content, caused
@@ -108,6 +106,28 @@ class Worlds:
         """Style after an intervention on all of its dimensions."""
         noise = self._normal(style.shape[1], generator, self.shift_factor)
         return noise if self.model.intervention == "perfect" else style + noise
+
+    def conditional_rank(self, content: Tensor, style: Tensor) -> Tensor:
+        """F(s̃ | c) of each dimension of a perturbed style, in (0, 1): what of it content does not explain.
+
+        Uniform whatever the content, and equal to the rank of the exogenous noise where noise is additive.
+        """
+        spread = self.shift_factor.square().sum(-1)[:, None]  # variances, (r, 1, d_s)
+        if self.model.intervention == "perfect":
+            return torch.special.ndtr(style / spread.sqrt())
+        links = self.links if self.model.chain else torch.zeros_like(self.links)
+        total = torch.linalg.inv(
+            torch.eye(self.model.style, device=links.device) - links
+        )  # of all paths, (r, d_s, d_s)
+        mean = (self.offset[:, None] + content @ self.effect.mT) @ total.mT
+        own = (total[:, None] * self._noise_scale(content)[..., None, :]) @ self.style_factor[:, None]
+        return torch.special.ndtr((style - mean) / (spread + own.square().sum(-1)).sqrt())
+
+    def _noise_scale(self, content: Tensor) -> Tensor:
+        """What content multiplies each style's own noise by, (r, n, d_s)."""
+        if self.model.additive:
+            return torch.ones(*content.shape[:-1], self.model.style, device=content.device)
+        return torch.exp(torch.tanh(content @ self.scale_effect.mT))
 
     def observe(self, content: Tensor, style: Tensor) -> Tensor:
         """x = f(c, s), (r, n, d)."""

@@ -1,9 +1,10 @@
 """Kernel ridge regression with a Gaussian kernel: what an embedding tells, linearly or not.
 
 The exact solution costs n³. Landmarks (Nyström) give the kernel as an inner product of m features, exact where every
-row is a landmark, and cost n·m².
+row is a landmark, and cost n·m². Many regressions of one shape are solved together: all but the last two dimensions
+of features and targets are a batch.
 
-Legend: n rows, m landmarks, d features, k outputs.
+Legend: … a batch of regressions, n rows, m landmarks, d features, k outputs.
 """
 
 from collections.abc import Sequence
@@ -11,20 +12,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from unweave.evaluation.probes import r2
-
 ALPHAS = (1.0, 0.1, 0.01, 0.001)
 GAMMAS = tuple(10.0 ** (-2 + 4 * i / 3) for i in range(4))
+JITTER = 1e-9
+"""Times m, added to the landmarks' kernel: what lets it be factorised, and is far below any α."""
 
 
 def standardise(fit: Tensor, *others: Tensor) -> list[Tensor]:
-    """All by the mean and standard deviation of the first."""
-    mean, std = fit.mean(0), fit.std(0, correction=0).clamp(min=1e-12)
+    """All by the mean and standard deviation of the first, over its rows; what does not vary becomes 0."""
+    mean, std = fit.mean(-2, keepdim=True), fit.std(-2, correction=0, keepdim=True).clamp(min=1e-12)
     return [(x - mean) / std for x in (fit, *others)]
 
 
 class KernelRidge:
-    """min ‖y − f(x)‖² + α‖f‖² with k(x, x′) = exp(−γ‖x − x′‖²); α and γ by 3-fold cross-validation.
+    """min ‖y − f(x)‖² + α‖f‖² with k(x, x′) = exp(−γ‖x − x′‖²); α and γ by 3-fold cross-validation, for each output.
 
     The protocol of von Kügelgen et al. (2021): inputs and targets standardised, the grids ``alphas`` and ``gammas``.
 
@@ -42,54 +43,77 @@ class KernelRidge:
         folds: int = 3,
     ) -> None:
         self.alphas, self.gammas, self.landmarks, self.folds = tuple(alphas), tuple(gammas), landmarks, folds
-        self.alpha, self.gamma = self.alphas[0], self.gammas[0]
 
     def fit(self, x: Tensor, y: Tensor) -> "KernelRidge":
-        """Features (n, d), targets (n, k); returns itself."""
-        x, y = x.double(), y.double().view(len(y), -1)
+        """Features (…, n, d), targets (…, n, k); returns itself."""
+        order = torch.randperm(x.shape[-2], generator=torch.Generator().manual_seed(0)).to(x.device)
+        x, y = x.double()[..., order, :], y.double()[..., order, :]
         self._x_fit, self._y_fit = x, y
         (x,), (y,) = standardise(x), standardise(y)
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)
-        self._landmarks = x[order[: self.landmarks]]
-        if len(self.alphas) * len(self.gammas) > 1:
-            scores = {}
-            for gamma in self.gammas:
-                features = self._features(x, gamma)
-                parts = [torch.zeros(len(self.alphas), dtype=torch.float64)]
-                for held in order.chunk(self.folds):
-                    kept = torch.ones(len(x), dtype=torch.bool, device=x.device)
-                    kept[held] = False
-                    coefs = self._solve(features[kept], y[kept], self.alphas)
-                    parts.append(torch.stack([r2(features[held] @ c, y[held]).mean().cpu() for c in coefs]))
-                for alpha, score in zip(self.alphas, torch.stack(parts).sum(0).tolist(), strict=True):
-                    scores[alpha, gamma] = score
-            self.alpha, self.gamma = max(scores, key=scores.__getitem__)
-        self._coef = self._solve(self._features(x, self.gamma), y, (self.alpha,))[0]
+        self._landmarks = x[..., : self.landmarks, :]
+        scores, coefs = [], []
+        for gamma in self.gammas:
+            held, coef = self._search(self._features(x, gamma), y)
+            scores.append(held)
+            coefs.append(coef)
+        best = torch.stack(scores).flatten(0, 1).argmax(0)  # (…, k), over γ and α
+        chosen = torch.stack(coefs).flatten(0, 1)  # (γα, …, m, k)
+        kept = best == torch.arange(len(chosen), device=x.device).view(-1, *[1] * best.ndim)
+        self._coefs = (chosen * kept.unsqueeze(-2)).unflatten(0, (len(self.gammas), -1)).sum(1)
         return self
 
     def predict(self, x: Tensor) -> Tensor:
-        """(n, k)"""
+        """(…, n, k)"""
         _, x = standardise(self._x_fit, x.double())
-        mean, std = self._y_fit.mean(0), self._y_fit.std(0, correction=0)
-        return self._features(x, self.gamma) @ self._coef * std + mean
+        mean = self._y_fit.mean(-2, keepdim=True)
+        std = self._y_fit.std(-2, correction=0, keepdim=True)
+        parts = [self._features(x, gamma) @ coef for gamma, coef in zip(self.gammas, self._coefs, strict=True)]
+        return torch.stack(parts).sum(0) * std + mean
+
+    def scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """r² of each output, (…, k)."""
+        return _r2(self.predict(x), y.double())
 
     def score(self, x: Tensor, y: Tensor) -> float:
-        """r², the mean over outputs."""
-        return float(r2(self.predict(x), y.double().view(len(y), -1)).mean())
+        """r², the mean over outputs (and over the batch)."""
+        return float(self.scores(x, y).mean())
 
     def _features(self, x: Tensor, gamma: float) -> Tensor:
-        """(n, m) whose inner products are the kernel, as the landmarks see it."""
-        values, vectors = torch.linalg.eigh(gaussian(self._landmarks, self._landmarks, gamma))
-        keep = values > 1e-10 * values[-1]
-        return gaussian(x, self._landmarks, gamma) @ (vectors[:, keep] / values[keep].sqrt())
+        """(…, n, m) whose inner products are the kernel, as the landmarks see it."""
+        kernel = gaussian(self._landmarks, self._landmarks, gamma)
+        kernel.diagonal(dim1=-2, dim2=-1).add_(JITTER * kernel.shape[-1])
+        factor = torch.linalg.cholesky(kernel)
+        across = gaussian(self._landmarks, x, gamma)
+        return torch.linalg.solve_triangular(factor, across, upper=False).mT
 
-    @staticmethod
-    def _solve(features: Tensor, y: Tensor, alphas: Sequence[float]) -> list[Tensor]:
-        values, vectors = torch.linalg.eigh(features.T @ features)
-        target = vectors.T @ (features.T @ y)
-        return [vectors @ (target / (values.clamp(min=0) + alpha)[:, None]) for alpha in alphas]
+    def _search(self, features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """For each α: r² on held-out folds, (α, …, k), and the coefficients from all rows, (α, …, m, k)."""
+        parts = list(zip(features.chunk(self.folds, -2), y.chunk(self.folds, -2), strict=True))
+        grams = [f.mT @ f for f, _ in parts]
+        targets = [f.mT @ t for f, t in parts]
+        gram, target = torch.stack(grams).sum(0), torch.stack(targets).sum(0)
+        scores, coefs = [], []
+        for alpha in self.alphas:
+            held = [
+                _r2(f @ _solve(gram - g, target - b, alpha), t)
+                for (f, t), g, b in zip(parts, grams, targets, strict=True)
+            ]
+            scores.append(torch.stack(held).mean(0))
+            coefs.append(_solve(gram, target, alpha))
+        return torch.stack(scores), torch.stack(coefs)
+
+
+def _solve(gram: Tensor, target: Tensor, alpha: float) -> Tensor:
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    return torch.cholesky_solve(target, torch.linalg.cholesky(gram + alpha * eye))
+
+
+def _r2(predicted: Tensor, y: Tensor) -> Tensor:
+    """1 − residual over total sum of squares, (…, k)."""
+    total = (y - y.mean(-2, keepdim=True)).square().sum(-2)
+    return 1 - (y - predicted).square().sum(-2) / total.clamp(min=torch.finfo(y.dtype).tiny)
 
 
 def gaussian(x: Tensor, y: Tensor, gamma: float) -> Tensor:
-    """exp(−γ‖x − y‖²), (n, m)."""
+    """exp(−γ‖x − y‖²), (…, n, m)."""
     return torch.exp(-gamma * torch.cdist(x, y).square())

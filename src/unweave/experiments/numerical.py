@@ -9,11 +9,8 @@ Legend: r runs, n samples, d dimensions.
 """
 
 import itertools
-import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -23,7 +20,7 @@ from unweave.data.numerical import LatentModel, Worlds
 from unweave.errors import UnweaveError
 from unweave.evaluation.kernel_ridge import KernelRidge
 from unweave.evaluation.probes import RidgeProbe
-from unweave.experiments.provenance import provenance
+from unweave.experiments.table import Row, Table
 from unweave.models.stacked import StackedMLP
 from unweave.objectives import DualAscent, SimCLR
 from unweave.training.metrics import ProgressBar
@@ -36,6 +33,9 @@ SETTINGS = {
 }
 SIZES = (3, 5, 8, 10, 15, 20, 30, 50)
 WEIGHTS = ("fixed", "adapted")
+KEY = ("setting", "dim_z", "weights", "seed")
+CHUNK = 8
+"""Regressions solved at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +47,18 @@ class NumericalConfig:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     hidden: tuple[int, ...] = (100, 500, 500, 500, 500, 100)
     """Widths of the encoder, as in von Kügelgen et al."""
-    batch: int = 2048
-    steps: int = 10_000
+    batch: int = 1024
+    steps: int = 6000
     lr: float = 1e-3
-    tolerance: float = 1e-3
+    tolerance: float = 1e-4
     """What λ is raised for: squared distance of the two views over that of different samples."""
-    growth: float = 0.002
+    growth: float = 0.0016
     """λ ← λ·(1 + growth) at each step at which the tolerance is not met."""
     warmup: float = 0.2
     """The share of steps before λ moves."""
-    fit: int = 4096
-    test: int = 8192
-    landmarks: int = 1024
+    fit: int = 5 * 4096
+    test: int = 10 * 4096
+    landmarks: int = 2048
 
     def __post_init__(self) -> None:
         if unknown := set(self.settings) - set(SETTINGS):
@@ -85,11 +85,11 @@ QUICK = NumericalConfig(
 )
 
 
-def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = None) -> list[dict[str, Any]]:
+def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = None) -> list[Row]:
     """Trains and scores what ``out`` does not hold yet; returns one row a run."""
     out.mkdir(parents=True, exist_ok=True)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    table = Table.load(out / "table.json")
+    table = Table(out / "table.json", KEY)
     for setting in config.settings:
         wanted = list(itertools.product(config.sizes, WEIGHTS, config.seeds))
         if not all((setting, *run) in table.done for run in wanted):
@@ -98,40 +98,7 @@ def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = No
     return table.rows
 
 
-class Table:
-    """``table.json``, with the rows of earlier, interrupted runs."""
-
-    def __init__(self, path: Path, rows: list[dict[str, Any]], seconds: float) -> None:
-        self.path, self.rows, self._before, self._started = path, rows, seconds, time.perf_counter()
-
-    @classmethod
-    def load(cls, path: Path) -> "Table":
-        """What is there, or an empty one."""
-        if not path.exists():
-            return cls(path, [], 0.0)
-        try:
-            stored = json.loads(path.read_text())
-            return cls(path, stored["rows"], stored["seconds"])
-        except (json.JSONDecodeError, KeyError):
-            raise UnweaveError(f"{path} is no table of this experiment; choose another folder") from None
-
-    @property
-    def done(self) -> set[tuple[Any, ...]]:
-        """Which runs are finished."""
-        return {(row["setting"], row["dim_z"], row["weights"], row["seed"]) for row in self.rows}
-
-    def add(self, rows: list[dict[str, Any]]) -> None:
-        """Adds rows and writes the file."""
-        names = {(row["setting"], row["dim_z"], row["weights"], row["seed"]) for row in rows}
-        kept = [r for r in self.rows if (r["setting"], r["dim_z"], r["weights"], r["seed"]) not in names]
-        self.rows = [*kept, *rows]
-        seconds = round(self._before + time.perf_counter() - self._started, 1)
-        self.path.write_text(json.dumps({**provenance(), "seconds": seconds, "rows": self.rows}, indent=1) + "\n")
-
-
-def train_setting(
-    setting: str, runs: list[tuple[int, str, int]], config: NumericalConfig, device: str
-) -> list[dict[str, Any]]:
+def train_setting(setting: str, runs: list[tuple[int, str, int]], config: NumericalConfig, device: str) -> list[Row]:
     """All runs of a setting as one stack of networks; ``runs`` are (size, weights, seed)."""
     base = SimCLR(temperature=1.0, similarity="euclidean", negatives="other_view", decoupled=False)
     worlds = Worlds(SETTINGS[setting], [seed for _, _, seed in runs], device)
@@ -148,8 +115,12 @@ def train_setting(
     )
     optimizer = torch.optim.Adam(encoder.parameters(), lr=config.lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
-    invariances, entropies = torch.vmap(base.invariance), torch.vmap(base.entropy)
-    constraints = torch.vmap(base.constraint)
+    constraints, losses = (
+        torch.vmap(base.constraint),
+        torch.vmap(lambda a, b, w: w * base.invariance(a, b) + base.entropy(a, b)),
+    )
+    if device != "cpu":
+        losses = torch.compile(losses)  # similarities of all samples are large: each pass over them saved counts
     generator = torch.Generator(device).manual_seed(0)
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
@@ -158,7 +129,7 @@ def train_setting(
             content, style = worlds.sample(config.batch, generator)
             z_a = encoder(worlds.observe(content, style)) * used
             z_b = encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
-            loss = weights * invariances(z_a, z_b) + entropies(z_a, z_b)
+            loss = losses(z_a, z_b, weights)
             optimizer.zero_grad()
             loss.sum().backward()
             optimizer.step()
@@ -183,7 +154,7 @@ def score_setting(
     used: Tensor,
     weights: Tensor,
     config: NumericalConfig,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """r² of content and style from every run's embedding of fresh data; kernel ridge, and linear beside it."""
     generator = torch.Generator(used.device).manual_seed(1)
     content, style = worlds.sample(config.fit + config.test, generator)
@@ -191,27 +162,28 @@ def score_setting(
     invariance = torch.vmap(SimCLR(similarity="euclidean").constraint)(
         z, encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
     )
-    floors: dict[int, float] = {}
+    causal = SETTINGS[setting].causal
+    told = _r2(z, content, style, config)
+    known = _r2(content, content, style, config) if causal else [(1.0, 0.0)] * len(runs)
     rows = []
     for i, (size, weight, seed) in enumerate(runs):
-        features, c, s = z[i, :, :size], content[i], style[i]
-        if seed not in floors:
-            floors[seed] = _kernel_r2(c, s, config) if SETTINGS[setting].causal else 0.0
+        linear = [
+            RidgeProbe()
+            .fit(z[i, : config.fit, :size], y[i, : config.fit])
+            .score(z[i, config.fit :, :size], y[i, config.fit :])
+            for y in (content, style)
+        ]
         rows.append(
             {
                 "setting": setting,
                 "dim_z": size,
                 "weights": weight,
                 "seed": seed,
-                "content_r2": _kernel_r2(features, c, config),
-                "style_r2": _kernel_r2(features, s, config),
-                "style_floor": floors[seed],
-                "content_linear_r2": RidgeProbe()
-                .fit(features[: config.fit], c[: config.fit])
-                .score(features[config.fit :], c[config.fit :]),
-                "style_linear_r2": RidgeProbe()
-                .fit(features[: config.fit], s[: config.fit])
-                .score(features[config.fit :], s[config.fit :]),
+                "content_r2": told[i][0],
+                "style_r2": told[i][1],
+                "style_floor": known[i][1],
+                "content_linear_r2": linear[0],
+                "style_linear_r2": linear[1],
                 "weight": float(weights[i]),
                 "constraint": float(invariance[i]),
             }
@@ -219,12 +191,18 @@ def score_setting(
     return rows
 
 
-def _kernel_r2(features: Tensor, target: Tensor, config: NumericalConfig) -> float:
-    probe = KernelRidge(landmarks=config.landmarks).fit(features[: config.fit], target[: config.fit])
-    return probe.score(features[config.fit :], target[config.fit :])
+def _r2(features: Tensor, content: Tensor, style: Tensor, config: NumericalConfig) -> list[tuple[float, float]]:
+    """Kernel-ridge r² of content and of style from each run's features (r, n, d); columns of zeros do no harm."""
+    targets, found = torch.cat([content, style], -1), []
+    for x, y in zip(features.split(CHUNK), targets.split(CHUNK), strict=True):
+        probe = KernelRidge(landmarks=config.landmarks).fit(x[:, : config.fit], y[:, : config.fit])
+        r2 = probe.scores(x[:, config.fit :], y[:, config.fit :])
+        parts = r2.split([content.shape[-1], style.shape[-1]], -1)
+        found += list(zip(*(part.mean(-1).tolist() for part in parts), strict=True))
+    return found
 
 
-def write_report(out: Path, rows: list[dict[str, Any]]) -> None:
+def write_report(out: Path, rows: list[Row]) -> None:
     """``figure.svg``, and a line for each setting and weight."""
     draw(out / "figure.svg", rows)
     console = Console()
@@ -238,13 +216,13 @@ def write_report(out: Path, rows: list[dict[str, Any]]) -> None:
             console.print(f"{setting}, {weights} λ, content/style r² by size: {line}")
 
 
-def mean(rows: list[dict[str, Any]], size: int, name: str) -> float:
+def mean(rows: list[Row], size: int, name: str) -> float:
     """Over seeds."""
     values = [row[name] for row in rows if row["dim_z"] == size]
     return sum(values) / len(values)
 
 
-def draw(path: Path, rows: list[dict[str, Any]]) -> None:
+def draw(path: Path, rows: list[Row]) -> None:
     """r² against the size of the embedding; a panel a setting, every seed a dot."""
     from matplotlib.figure import Figure
 

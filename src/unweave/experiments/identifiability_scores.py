@@ -1,0 +1,99 @@
+"""What each φ_m tells of content and of every style, on augmented data.
+
+Legend: r runs, M styles, n samples, k targets.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unweave.evaluation.correlation import mean_correlation
+from unweave.evaluation.kernel_ridge import KernelRidge
+from unweave.experiments.table import Row
+from unweave.experiments.theorem import OBJECTIVES
+
+if TYPE_CHECKING:
+    from unweave.experiments.identifiability import Data, IdentifiabilityConfig, Networks, Stack
+
+CHUNK = 64
+"""Regressions solved at a time."""
+
+
+@torch.no_grad()
+def score_runs(
+    stack: "Stack",
+    runs: list[tuple[str, int]],
+    data: "Data",
+    networks: "Networks",
+    weights: Tensor,
+    losses: Tensor,
+    config: "IdentifiabilityConfig",
+) -> list[Row]:
+    """One row for each setting and seed: the restart with the lowest loss."""
+    best = losses.view(-1, stack.restarts).argmin(1) + torch.arange(0, len(runs), stack.restarts, device=losses.device)
+    n = config.fit + config.test
+    generator = torch.Generator(weights.device).manual_seed(1)
+    latents = [_latents(worlds, n, generator) for worlds in data.parts]
+    x, content, style, rank = (torch.cat(parts) for parts in zip(*latents, strict=True))
+    spaces = [OBJECTIVES[stack.objective].outputs(z)[best] for z in networks(x)]
+    content, style, rank = content[best], style[best], rank[best]
+    variables = style.chunk(stack.styles, -1)
+    targets = torch.cat([content, style, rank], -1)
+    told, known = _r2(spaces, targets, config), _r2([content, *variables], targets, config)
+
+    rows = []
+    for i, run in enumerate(best.tolist()):
+        setting, seed = runs[run]
+        tells, floor = (_by_variable(r2[i], content.shape[-1], stack.styles) for r2 in (told, known))
+        own = tells.diagonal()
+        leak = (tells - floor).masked_fill(torch.eye(len(tells), dtype=torch.bool), -torch.inf).max()
+        exogenous = told[i, 1:, content.shape[-1] + style.shape[-1] :].unflatten(1, (stack.styles, -1)).mean(-1)
+        rows.append(
+            {
+                "setting": setting,
+                "objective": stack.objective,
+                "ablation": stack.ablation,
+                "styles": stack.styles,
+                "dim_c": stack.dim_c,
+                "seed": seed,
+                "content_r2": float(own[0]),
+                "diagonal": float(own[1:].mean()),
+                "leak": float(leak),
+                "exogenous": float(exogenous.diagonal().mean()),
+                "mcc": mean_correlation(torch.cat([z[i] for z in spaces[1:]], -1), style[i]),
+                "diagonal_worst": float(own[1:].min()),
+                "tells": [[round(v, 4) for v in row] for row in tells.tolist()],
+                "variance": [round(float(z[i].var(0).mean()), 6) for z in spaces],
+                "weight": [round(v, 2) for v in weights[run].tolist()],
+                "losses": [round(v, 4) for v in losses.view(-1, stack.restarts)[i].tolist()],
+            }
+        )
+    return rows
+
+
+def _latents(worlds, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def]
+    """x̃ = f(c, s̃), c, s̃ and the rank of s̃ given c."""
+    content, style = worlds.sample(n, generator)
+    style = worlds.perturb(style, generator)
+    return worlds.observe(content, style), content, style, worlds.conditional_rank(content, style)
+
+
+def _r2(features: list[Tensor], targets: Tensor, config: "IdentifiabilityConfig") -> Tensor:
+    """From each of the features (r, n, d_m) to every target (r, n, k): (r, M + 1, k)."""
+    widest = max(z.shape[-1] for z in features)
+    x = torch.stack([F.pad(z, (0, widest - z.shape[-1])) for z in features], 1).flatten(0, 1)
+    y = targets[:, None].expand(-1, len(features), -1, -1).flatten(0, 1)
+    scores = []
+    for part, goal in zip(x.split(CHUNK), y.split(CHUNK), strict=True):
+        probe = KernelRidge(landmarks=config.landmarks).fit(part[:, : config.fit], goal[:, : config.fit])
+        scores.append(probe.scores(part[:, config.fit :], goal[:, config.fit :]).cpu())
+    return torch.cat(scores).unflatten(0, (-1, len(features)))
+
+
+def _by_variable(r2: Tensor, dim_c: int, styles: int) -> Tensor:
+    """Mean over each variable's dimensions: (M + 1, M + 1), rows spaces, columns content and styles."""
+    size = (r2.shape[-1] - dim_c) // (2 * styles)  # styles, and their ranks after them
+    style = r2[:, dim_c : dim_c + styles * size].unflatten(1, (styles, size)).mean(-1)
+    return torch.cat([r2[:, :dim_c].mean(1, keepdim=True), style], 1)

@@ -1,0 +1,142 @@
+"""The objectives whose minimisers the identifiability experiment looks at, for many runs at once.
+
+All have the form  Σ_m λ_m · invariance_m − Σ entropies  and differ in how the two are measured, where the outputs live,
+and whether λ grows. An entropy is of a group of spaces: of all together (joint), or of some alone.
+
+Legend: r runs, n samples, d_m dimensions of space m (0 content, 1 … M styles).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unweave.objectives import BarlowTwins, SimCLR, VICReg
+from unweave.objectives._base import BaseMethod
+from unweave.objectives.nearest_neighbour import gaussian_coordinates_entropy, nearest_neighbour_entropy
+
+ABLATIONS = ("none", "per-space entropy", "no style entropy", "no content entropy", "all pairs")
+
+
+class Objective(ABC):
+    """What is measured of a stack of runs."""
+
+    adapted: bool = True
+    """Whether λ grows while a space is not invariant."""
+    weight: float = 1.0
+    """λ at the start."""
+    both_views: bool = False
+    """Whether entropies need the second view of every sample, or only pairs do."""
+
+    def outputs(self, z: Tensor) -> Tensor:
+        """The spaces, from what the networks give."""
+        return z
+
+    @abstractmethod
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """Of pairs (r, n, d): (r,)."""
+
+    def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """Squared distance of the two views over that of different samples: (r,)."""
+        spread = 2 * torch.cat([z_a, z_b], 1).var(1, correction=0).sum(-1)
+        return (z_a - z_b).square().sum(-1).mean(-1) / spread.clamp(min=1e-12)
+
+    @abstractmethod
+    def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """Of the spaces (r, n, d_m) together: (r,). Low where they are spread out."""
+
+    def groups(self, styles: int, ablation: str) -> list[list[int]]:
+        """Which spaces' entropies are maximised, each group's together."""
+        every = list(range(styles + 1))
+        return {
+            "per-space entropy": [[m] for m in every],
+            "no style entropy": [[0]],
+            "no content entropy": [every[1:]],
+        }.get(ablation, [every])
+
+
+@dataclass(frozen=True)
+class Theorem(Objective):
+    """The theorem's own, literally: E‖φ_m(x̃) − φ_m(x̃′)‖ with unit weights, and entropy on the unit cube."""
+
+    neighbours: int = 3
+    adapted = False
+
+    def outputs(self, z: Tensor) -> Tensor:
+        return z.sigmoid()
+
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        return ((z_a - z_b).square().sum(-1) + 1e-12).sqrt().mean(-1)
+
+    def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        return -nearest_neighbour_entropy(torch.cat(a, -1), self.neighbours)
+
+
+@dataclass(frozen=True)
+class Cube(Theorem):
+    """The same with squared distances and growing weights."""
+
+    adapted = True
+
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        return (z_a - z_b).square().sum(-1).mean(-1)
+
+
+@dataclass(frozen=True)
+class Gaussian(Objective):
+    """The same in Gaussian coordinates: φ_m = Φ(z_m), distances and neighbours measured in z."""
+
+    neighbours: int = 3
+
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        return z_a.shape[-1] * self.constraint(z_a, z_b)
+
+    def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        return -gaussian_coordinates_entropy(torch.cat(a, -1), self.neighbours)
+
+
+@dataclass(frozen=True)
+class Split(Objective):
+    """A method of self-supervised learning, split into invariance and entropy (paper, table 1 and equation 4).
+
+    As the paper has it, content's entropy counts apart from the joint one, too.
+    """
+
+    base: BaseMethod
+    bounded: bool = False
+    """Outputs in the unit cube, for a base method that does not fix their scale."""
+    both_views = True
+
+    @property
+    def weight(self) -> float:  # type: ignore[override]
+        """The base method's own."""
+        return self.base.weight
+
+    def outputs(self, z: Tensor) -> Tensor:
+        return z.sigmoid() if self.bounded else z
+
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        return torch.vmap(self.base.invariance)(z_a, z_b)
+
+    def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        if len(a) == 1:
+            return torch.vmap(self.base.entropy)(a[0], b[0])
+        return torch.vmap(lambda *z: self.base.joint_entropy(z[: len(a)], z[len(a) :]))(*a, *b)
+
+    def groups(self, styles: int, ablation: str) -> list[list[int]]:
+        every = list(range(styles + 1))
+        return {"none": [[0], every], "no content entropy": [every]}.get(ablation) or super().groups(styles, ablation)
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "theorem": Theorem(),
+    "cube": Cube(),
+    "gaussian": Gaussian(),
+    "simclr": Split(
+        SimCLR(temperature=0.05, joint_temperature=0.05, similarity="euclidean", decoupled=False, block=1 << 20),
+        bounded=True,
+    ),
+    "vicreg": Split(VICReg()),
+    "barlow_twins": Split(BarlowTwins()),
+}
