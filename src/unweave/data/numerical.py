@@ -48,6 +48,9 @@ class LatentModel:
     """Square layers of the mixing function."""
     slope: float = 0.2
     """Of the leaky ReLU between them, on the negative side; 1 makes the mixing linear."""
+    rounding: float = 0.0
+    """Width w over which the kink of the leaky ReLU is rounded off, slope·x + (1 − slope)·w·softplus(x/w): with any but
+    0 the mixing is a diffeomorphism."""
 
     def __post_init__(self) -> None:
         for name in ("content", "style", "layers"):
@@ -57,6 +60,8 @@ class LatentModel:
             raise UnweaveError(f"{self.style} dimensions of style cannot be {self.variables} variables of equal size")
         if not 0 < self.slope <= 1:
             raise UnweaveError(f"slope must be in (0, 1], or f could not be inverted; not {self.slope}")
+        if self.rounding < 0:
+            raise UnweaveError(f"rounding is a width, not negative: {self.rounding}")
         if self.intervention not in ("shift", "perfect"):
             raise UnweaveError(f"intervention is 'shift' or 'perfect', not {self.intervention!r}")
 
@@ -135,8 +140,14 @@ class Worlds:
         for layer in range(self.model.layers):
             x = x @ self.mixing[:, layer]
             if layer + 1 < self.model.layers:
-                x = F.leaky_relu(x, self.model.slope)
+                x = self._activation(x)
         return x
+
+    def _activation(self, x: Tensor) -> Tensor:
+        slope, width = self.model.slope, self.model.rounding
+        if width == 0:
+            return F.leaky_relu(x, slope)
+        return slope * x + (1 - slope) * F.softplus(x, beta=1 / width)
 
     def _normal(self, n: int, generator: torch.Generator, factor: Tensor) -> Tensor:
         """(r, n, k) from N(0, factor·factorᵀ)."""

@@ -3,7 +3,6 @@
 Legend: n rows, k recovered variables, l true ones.
 """
 
-import torch
 from torch import Tensor
 
 

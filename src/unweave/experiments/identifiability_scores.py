@@ -32,7 +32,9 @@ def score_runs(
     config: "IdentifiabilityConfig",
 ) -> list[Row]:
     """One row for each setting and seed: the restart with the lowest loss."""
-    best = losses.view(-1, stack.restarts).argmin(1) + torch.arange(0, len(runs), stack.restarts, device=losses.device)
+    best = losses.view(-1, config.restarts).argmin(1) + torch.arange(
+        0, len(runs), config.restarts, device=losses.device
+    )
     n = config.fit + config.test
     generator = torch.Generator(weights.device).manual_seed(1)
     latents = [_latents(worlds, n, generator) for worlds in data.parts]
@@ -46,9 +48,7 @@ def score_runs(
     rows = []
     for i, run in enumerate(best.tolist()):
         setting, seed = runs[run]
-        tells, floor = (_by_variable(r2[i], content.shape[-1], stack.styles) for r2 in (told, known))
-        own = tells.diagonal()
-        leak = (tells - floor).masked_fill(torch.eye(len(tells), dtype=torch.bool), -torch.inf).max()
+        own, leak = _own_and_leak(told[i], known[i], content.shape[-1], stack.styles)
         exogenous = told[i, 1:, content.shape[-1] + style.shape[-1] :].unflatten(1, (stack.styles, -1)).mean(-1)
         rows.append(
             {
@@ -60,14 +60,16 @@ def score_runs(
                 "seed": seed,
                 "content_r2": float(own[0]),
                 "diagonal": float(own[1:].mean()),
-                "leak": float(leak),
+                "leak": leak,
                 "exogenous": float(exogenous.diagonal().mean()),
                 "mcc": mean_correlation(torch.cat([z[i] for z in spaces[1:]], -1), style[i]),
                 "diagonal_worst": float(own[1:].min()),
-                "tells": [[round(v, 4) for v in row] for row in tells.tolist()],
+                "tells": [
+                    [round(v, 3) for v in row] for row in told[i, :, : content.shape[-1] + style.shape[-1]].tolist()
+                ],
                 "variance": [round(float(z[i].var(0).mean()), 6) for z in spaces],
                 "weight": [round(v, 2) for v in weights[run].tolist()],
-                "losses": [round(v, 4) for v in losses.view(-1, stack.restarts)[i].tolist()],
+                "losses": [round(v, 4) for v in losses.view(-1, config.restarts)[i].tolist()],
             }
         )
     return rows
@@ -92,8 +94,13 @@ def _r2(features: list[Tensor], targets: Tensor, config: "IdentifiabilityConfig"
     return torch.cat(scores).unflatten(0, (-1, len(features)))
 
 
-def _by_variable(r2: Tensor, dim_c: int, styles: int) -> Tensor:
-    """Mean over each variable's dimensions: (M + 1, M + 1), rows spaces, columns content and styles."""
-    size = (r2.shape[-1] - dim_c) // (2 * styles)  # styles, and their ranks after them
-    style = r2[:, dim_c : dim_c + styles * size].unflatten(1, (styles, size)).mean(-1)
-    return torch.cat([r2[:, :dim_c].mean(1, keepdim=True), style], 1)
+def _own_and_leak(told: Tensor, known: Tensor, dim_c: int, styles: int) -> tuple[Tensor, float]:
+    """r² of each space (M + 1, k) to its own variable, the mean over its dimensions; and the largest r² of any space to
+    any single dimension that is not its own, less what the true own variable tells of that.
+    """
+    size = (told.shape[-1] - dim_c) // (2 * styles)  # styles, and their ranks after them
+    variable = torch.cat([torch.zeros(dim_c), torch.arange(styles * size) // size + 1])
+    own = variable == torch.arange(styles + 1)[:, None]
+    told, known = told[:, : len(variable)], known[:, : len(variable)]
+    leak = (told - known).masked_fill(own, -torch.inf).max()
+    return (told * own).sum(1) / own.sum(1), float(leak)

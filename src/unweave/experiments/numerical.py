@@ -13,23 +13,37 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from unweave.data.numerical import LatentModel, Worlds
 from unweave.errors import UnweaveError
 from unweave.evaluation.kernel_ridge import KernelRidge
 from unweave.evaluation.probes import RidgeProbe
+from unweave.experiments.numerical_report import write_report
 from unweave.experiments.table import Row, Table
 from unweave.models.stacked import StackedMLP
 from unweave.objectives import DualAscent, SimCLR
 from unweave.training.metrics import ProgressBar
+from unweave.training.repeated import CosineAdam, repeated
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of world, and how hard λ is pressed there."""
+
+    model: LatentModel
+    stricter: float = 1.0
+    """The tolerance is divided by this."""
+    steeper: float = 1.0
+    """The growth of λ is multiplied by this."""
+
 
 SETTINGS = {
-    "independent": LatentModel(),
-    "statistical": LatentModel(statistical=True),
-    "causal": LatentModel(causal=True),
-    "both": LatentModel(statistical=True, causal=True),
+    "independent": Setting(LatentModel()),
+    # Perturbations with a covariance from a Wishart distribution hardly move some directions of style.
+    "statistical": Setting(LatentModel(statistical=True), stricter=10, steeper=1.5),
+    "causal": Setting(LatentModel(causal=True)),
+    "both": Setting(LatentModel(statistical=True, causal=True), stricter=10, steeper=1.5),
 }
 SIZES = (3, 5, 8, 10, 15, 20, 30, 50)
 WEIGHTS = ("fixed", "adapted")
@@ -47,15 +61,17 @@ class NumericalConfig:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     hidden: tuple[int, ...] = (100, 500, 500, 500, 500, 100)
     """Widths of the encoder, as in von Kügelgen et al."""
-    batch: int = 1024
-    steps: int = 6000
-    lr: float = 1e-3
-    tolerance: float = 1e-4
+    batch: int = 512
+    steps: int = 12_000
+    lr: float = 2e-3
+    tolerance: float = 1e-3
     """What λ is raised for: squared distance of the two views over that of different samples."""
-    growth: float = 0.0016
+    growth: float = 0.0008
     """λ ← λ·(1 + growth) at each step at which the tolerance is not met."""
     warmup: float = 0.2
     """The share of steps before λ moves."""
+    settled: float = 0.6
+    """The share of steps after which λ stays."""
     fit: int = 5 * 4096
     test: int = 10 * 4096
     landmarks: int = 2048
@@ -79,6 +95,7 @@ QUICK = NumericalConfig(
     lr=3e-3,
     growth=0.003,
     warmup=0.4,
+    settled=1.0,
     fit=2048,
     test=2048,
     landmarks=512,
@@ -94,53 +111,55 @@ def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = No
         wanted = list(itertools.product(config.sizes, WEIGHTS, config.seeds))
         if not all((setting, *run) in table.done for run in wanted):
             table.add(train_setting(setting, wanted, config, device))
-    write_report(out, table.rows)
+    write_report(out, table)
     return table.rows
 
 
 def train_setting(setting: str, runs: list[tuple[int, str, int]], config: NumericalConfig, device: str) -> list[Row]:
     """All runs of a setting as one stack of networks; ``runs`` are (size, weights, seed)."""
     base = SimCLR(temperature=1.0, similarity="euclidean", negatives="other_view", decoupled=False)
-    worlds = Worlds(SETTINGS[setting], [seed for _, _, seed in runs], device)
+    worlds = Worlds(SETTINGS[setting].model, [seed for _, _, seed in runs], device)
     torch.manual_seed(0)
     largest = max(size for size, _, _ in runs)
     encoder = StackedMLP(len(runs), (10, *config.hidden, largest)).to(device)
     sizes = torch.tensor([size for size, _, _ in runs], device=device)
     used = (torch.arange(largest, device=device) < sizes[:, None]).float()[:, None]  # (r, 1, d)
     adapted = torch.tensor([weights == "adapted" for _, weights, _ in runs], device=device)
-    rule = DualAscent(rule="geometric", lr=config.growth, tolerance=config.tolerance)
-    weights, tolerances = (
-        torch.ones(len(runs), device=device),
-        torch.full((len(runs),), config.tolerance, device=device),
+    rule = DualAscent(rule="geometric", lr=config.growth * SETTINGS[setting].steeper)
+    weights = torch.ones(len(runs), device=device)
+    alive, tolerances = (
+        torch.ones_like(adapted),
+        torch.full_like(weights, config.tolerance / SETTINGS[setting].stricter),
     )
-    optimizer = torch.optim.Adam(encoder.parameters(), lr=config.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
-    constraints, losses = (
-        torch.vmap(base.constraint),
-        torch.vmap(lambda a, b, w: w * base.invariance(a, b) + base.entropy(a, b)),
-    )
+    constraints, total = torch.zeros_like(weights), torch.zeros((), device=device)
+    optimizer = CosineAdam(encoder.parameters(), config.lr, config.steps, device)
+    losses = torch.vmap(lambda a, b, weight: weight * base.invariance(a, b) + base.entropy(a, b))
     if device != "cpu":
         losses = torch.compile(losses)  # similarities of all samples are large: each pass over them saved counts
     generator = torch.Generator(device).manual_seed(0)
+
+    def step() -> None:
+        content, style = worlds.sample(config.batch, generator)
+        z_a = encoder(worlds.observe(content, style)) * used
+        z_b = encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
+        loss = losses(z_a, z_b, weights).sum()
+        optimizer.minimise(loss)
+        constraints.copy_(torch.vmap(base.constraint)(z_a.detach(), z_b.detach()))
+        total.copy_(loss.detach())
+
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     with ProgressBar(config.steps, 0, f"{setting}, {len(runs)} runs", show=True) as bar:
-        for step in range(config.steps):
-            content, style = worlds.sample(config.batch, generator)
-            z_a = encoder(worlds.observe(content, style)) * used
-            z_b = encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
-            loss = losses(z_a, z_b, weights)
-            optimizer.zero_grad()
-            loss.sum().backward()
-            optimizer.step()
-            schedule.step()
-            if step >= config.warmup * config.steps:
-                with torch.no_grad():
-                    moved = rule.step(weights, constraints(z_a, z_b), torch.ones_like(adapted), tolerances)
-                    weights = torch.where(adapted, moved, weights)
-            if (step + 1) % 50 == 0:
-                bar.show(float(loss.detach().mean()))
-            bar.advance(step + 1)
+        take = repeated(step, generator)
+        for taken in range(config.steps):
+            take()
+            optimizer.advance()
+            if config.warmup <= taken / config.steps < config.settled:
+                moved = rule.step(weights, constraints, alive, tolerances)
+                weights.copy_(torch.where(adapted, moved, weights))
+            if (taken + 1) % 50 == 0:
+                bar.show(float(total) / len(runs))
+            bar.advance(taken + 1)
     torch.set_float32_matmul_precision(precision)
     return score_setting(setting, runs, worlds, encoder, used, weights, config)
 
@@ -158,11 +177,11 @@ def score_setting(
     """r² of content and style from every run's embedding of fresh data; kernel ridge, and linear beside it."""
     generator = torch.Generator(used.device).manual_seed(1)
     content, style = worlds.sample(config.fit + config.test, generator)
-    z = encoder(worlds.observe(content, style)) * used
-    invariance = torch.vmap(SimCLR(similarity="euclidean").constraint)(
-        z, encoder(worlds.observe(content, worlds.perturb(style, generator))) * used
-    )
-    causal = SETTINGS[setting].causal
+    perturbed = worlds.perturb(style, generator)
+    z, z_perturbed = (encoder(worlds.observe(content, s)) * used for s in (style, perturbed))
+    invariance = torch.vmap(SimCLR(similarity="euclidean").constraint)(z, z_perturbed)
+    least = _least_perturbed(style, perturbed)
+    causal = SETTINGS[setting].model.causal
     told = _r2(z, content, style, config)
     known = _r2(content, content, style, config) if causal else [(1.0, 0.0)] * len(runs)
     rows = []
@@ -186,6 +205,7 @@ def score_setting(
                 "style_linear_r2": linear[1],
                 "weight": float(weights[i]),
                 "constraint": float(invariance[i]),
+                "least_perturbed": least[i],
             }
         )
     return rows
@@ -202,46 +222,9 @@ def _r2(features: Tensor, content: Tensor, style: Tensor, config: NumericalConfi
     return found
 
 
-def write_report(out: Path, rows: list[Row]) -> None:
-    """``figure.svg``, and a line for each setting and weight."""
-    draw(out / "figure.svg", rows)
-    console = Console()
-    for setting in dict.fromkeys(row["setting"] for row in rows):
-        for weights in WEIGHTS:
-            mine = [row for row in rows if row["setting"] == setting and row["weights"] == weights]
-            line = ", ".join(
-                f"{size}: {mean(mine, size, 'content_r2'):.2f}/{mean(mine, size, 'style_r2'):.2f}"
-                for size in sorted({row["dim_z"] for row in mine})
-            )
-            console.print(f"{setting}, {weights} λ, content/style r² by size: {line}")
-
-
-def mean(rows: list[Row], size: int, name: str) -> float:
-    """Over seeds."""
-    values = [row[name] for row in rows if row["dim_z"] == size]
-    return sum(values) / len(values)
-
-
-def draw(path: Path, rows: list[Row]) -> None:
-    """r² against the size of the embedding; a panel a setting, every seed a dot."""
-    from matplotlib.figure import Figure
-
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
-    drawing = Figure(figsize=(3.6 * len(settings) + 0.6, 3.4), layout="constrained")
-    axes = drawing.subplots(1, len(settings), sharey=True, squeeze=False)[0]
-    for axis, setting in zip(axes, settings, strict=True):
-        for weights, style in (("fixed", "--"), ("adapted", "-")):
-            mine = [row for row in rows if row["setting"] == setting and row["weights"] == weights]
-            sizes = sorted({row["dim_z"] for row in mine})
-            for name, color in (("content_r2", "#7b3fe4"), ("style_r2", "#e8760c")):
-                label = f"{name.removesuffix('_r2')}, {weights} λ"
-                axis.plot(sizes, [mean(mine, size, name) for size in sizes], style, color=color, label=label)
-                axis.plot([r["dim_z"] for r in mine], [r[name] for r in mine], ".", color=color, ms=3, alpha=0.5)
-        floor = [row["style_floor"] for row in rows if row["setting"] == setting]
-        axis.axhline(sum(floor) / len(floor), color="#999", lw=0.8, ls=":")
-        axis.axvline(5, color="#ccc", lw=0.8)
-        axis.set_title(setting)
-        axis.set_xlabel("size of the embedding")
-    axes[0].set_ylabel("r²")
-    axes[0].legend(fontsize=8)
-    drawing.savefig(path, metadata={"Date": None})
+def _least_perturbed(style: Tensor, perturbed: Tensor) -> list[float]:
+    """Of the style direction that the perturbation moves least: squared move over squared distance of two samples."""
+    moved, all_ = (perturbed - style).double(), torch.cat([style, perturbed], 1).double()
+    within, total = (x.mT @ x / x.shape[1] for x in (moved, all_ - all_.mean(1, keepdim=True)))
+    whiten = torch.linalg.inv(torch.linalg.cholesky(2 * total))
+    return torch.linalg.eigvalsh(whiten @ within @ whiten.mT)[:, 0].tolist()

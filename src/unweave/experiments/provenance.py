@@ -22,7 +22,8 @@ def provenance(*more_packages: str) -> dict[str, Any]:
 
 def command() -> str:
     """The command line; of what lies in a folder of this machine alone, only the name."""
-    return shlex.join([Path(word).name if Path(word).is_absolute() else word for word in sys.argv])
+    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv]
+    return shlex.join(["unweave" if words[0] == "__main__.py" else words[0], *words[1:]])
 
 
 def hardware() -> str:

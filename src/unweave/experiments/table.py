@@ -48,3 +48,16 @@ class Table:
         half = self.path.with_suffix(".part")
         half.write_text(text)
         os.replace(half, self.path)
+
+    def provenance_lines(self) -> list[str]:
+        """What ran where and for how long, for the end of a README."""
+        head = provenance()
+        packages = ", ".join(f"{name} {version}" for name, version in head["versions"].items() if version != "absent")
+        seconds = json.loads(self.path.read_text())["seconds"]
+        return [f"`{head['command']}` · {head['hardware']} · {seconds:.0f} s · {packages}"]
+
+
+def markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    rows = [header, ["---"] * len(header), *body]
+    return ["| " + " | ".join(row) + " |" for row in rows]

@@ -26,8 +26,6 @@ class Objective(ABC):
     """Whether λ grows while a space is not invariant."""
     weight: float = 1.0
     """λ at the start."""
-    both_views: bool = False
-    """Whether entropies need the second view of every sample, or only pairs do."""
 
     def outputs(self, z: Tensor) -> Tensor:
         """The spaces, from what the networks give."""
@@ -56,6 +54,12 @@ class Objective(ABC):
         }.get(ablation, [every])
 
 
+def content_and_joint(styles: int, ablation: str) -> list[list[int]] | None:
+    """The groups of the paper's equation 4, which has both; without content's own, the joint one is left."""
+    every = list(range(styles + 1))
+    return {"none": [[0], every], "all pairs": [[0], every], "no content entropy": [every]}.get(ablation)
+
+
 @dataclass(frozen=True)
 class Theorem(Objective):
     """The theorem's own, literally: E‖φ_m(x̃) − φ_m(x̃′)‖ with unit weights, and entropy on the unit cube."""
@@ -64,36 +68,41 @@ class Theorem(Objective):
     adapted = False
 
     def outputs(self, z: Tensor) -> Tensor:
+        """In (0, 1)."""
         return z.sigmoid()
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """E‖z − z′‖, not squared."""
         return ((z_a - z_b).square().sum(-1) + 1e-12).sqrt().mean(-1)
 
     def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """Of the first views."""
         return -nearest_neighbour_entropy(torch.cat(a, -1), self.neighbours)
 
 
 @dataclass(frozen=True)
-class Cube(Theorem):
-    """The same with squared distances and growing weights."""
+class Ours(Objective):
+    """The same in Gaussian coordinates: φ_m = Φ(z_m), with distances and neighbours measured in z, and λ growing.
 
-    adapted = True
-
-    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        return (z_a - z_b).square().sum(-1).mean(-1)
-
-
-@dataclass(frozen=True)
-class Gaussian(Objective):
-    """The same in Gaussian coordinates: φ_m = Φ(z_m), distances and neighbours measured in z."""
+    Distances are squared and relative to the spread of the space, so that λ cannot shrink it. As in the paper's
+    equation 4, and unlike the theorem, content's entropy counts apart from the joint one, too; both are largest at the
+    same place. λ starts high: spaces that are invariant from the beginning do not fill with what they must lose again.
+    """
 
     neighbours: int = 3
+    weight: float = 10.0
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """d_m E‖z − z′‖² / E‖z − z″‖², z″ another sample's."""
         return z_a.shape[-1] * self.constraint(z_a, z_b)
 
     def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """Of the first views."""
         return -gaussian_coordinates_entropy(torch.cat(a, -1), self.neighbours)
+
+    def groups(self, styles: int, ablation: str) -> list[list[int]]:
+        """Content, and all."""
+        return content_and_joint(styles, ablation) or super().groups(styles, ablation)
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,6 @@ class Split(Objective):
     base: BaseMethod
     bounded: bool = False
     """Outputs in the unit cube, for a base method that does not fix their scale."""
-    both_views = True
 
     @property
     def weight(self) -> float:  # type: ignore[override]
@@ -114,27 +122,29 @@ class Split(Objective):
         return self.base.weight
 
     def outputs(self, z: Tensor) -> Tensor:
+        """In (0, 1) where bounded."""
         return z.sigmoid() if self.bounded else z
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The base method's."""
         return torch.vmap(self.base.invariance)(z_a, z_b)
 
     def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """The base method's entropy term, of both views."""
         if len(a) == 1:
             return torch.vmap(self.base.entropy)(a[0], b[0])
         return torch.vmap(lambda *z: self.base.joint_entropy(z[: len(a)], z[len(a) :]))(*a, *b)
 
     def groups(self, styles: int, ablation: str) -> list[list[int]]:
-        every = list(range(styles + 1))
-        return {"none": [[0], every], "no content entropy": [every]}.get(ablation) or super().groups(styles, ablation)
+        """Content, and all."""
+        return content_and_joint(styles, ablation) or super().groups(styles, ablation)
 
 
 OBJECTIVES: dict[str, Objective] = {
     "theorem": Theorem(),
-    "cube": Cube(),
-    "gaussian": Gaussian(),
+    "ours": Ours(),
     "simclr": Split(
-        SimCLR(temperature=0.05, joint_temperature=0.05, similarity="euclidean", decoupled=False, block=1 << 20),
+        SimCLR(temperature=0.05, similarity="euclidean", negatives="other_view", decoupled=False, block=1 << 20),
         bounded=True,
     ),
     "vicreg": Split(VICReg()),

@@ -31,8 +31,12 @@ def nearest_neighbour_entropy(z: Tensor, k: int = 3) -> Tensor:
 
 def kth_neighbour(z: Tensor, k: int) -> Tensor:
     """The row of the k-th nearest neighbour of each row, (…, n, 1)."""
-    # ‖z_i − z_j‖² less ‖z_i‖², which is the same for all j. Needs full float32 products, not TF32.
-    distances = z.square().sum(-1)[..., None, :] - 2 * (z @ z.mT)
+    # ‖z_i − z_j‖² less ‖z_i‖², which is the same for all j. Products of two halves of each number are exact enough to
+    # tell neighbours apart even where matrix products keep only TF32's ten bits.
+    high = z.bfloat16().to(z.dtype)
+    low = z - high
+    product = torch.cat([high, high, low], -1) @ torch.cat([high, low, high], -1).mT
+    distances = torch.add(z.square().sum(-1)[..., None, :], product, alpha=-2)
     distances.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
     for _ in range(k - 1):  # k minima: for small k many times faster than topk on a GPU
         distances.scatter_(-1, distances.argmin(-1, keepdim=True), torch.inf)
