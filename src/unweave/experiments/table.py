@@ -50,11 +50,10 @@ class Table:
         os.replace(half, self.path)
 
     def provenance_lines(self) -> list[str]:
-        """What ran where and for how long, for the end of a README."""
-        head = provenance()
+        """What ran where and for how long, as the file has it, for the end of a README."""
+        head = json.loads(self.path.read_text())
         packages = ", ".join(f"{name} {version}" for name, version in head["versions"].items() if version != "absent")
-        seconds = json.loads(self.path.read_text())["seconds"]
-        return [f"`{head['command']}` · {head['hardware']} · {seconds:.0f} s · {packages}"]
+        return [f"`{head['command']}` · {head['hardware']} · {head['seconds']:.0f} s · {packages}"]
 
 
 def markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
