@@ -101,3 +101,43 @@ def test_impossible_models_are_refused_in_one_line(settings):
     with pytest.raises(UnweaveError) as error:
         LatentModel(**settings)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LatentModel(causal=True),
+        LatentModel(causal=True, additive=False),
+        LatentModel(causal=True, chain=True, statistical=True),
+        LatentModel(causal=True, intervention="perfect"),
+    ],
+    ids=["added", "scaled", "chain", "perfect"],
+)
+def test_the_rank_given_content_is_uniform_whatever_the_content(model):
+    worlds = Worlds(model, (0, 1))
+    content, style = worlds.sample(40_000, generator())
+    rank = worlds.conditional_rank(content, worlds.perturb(style, generator(1)))
+    for r in (0, 1):
+        for part in (content[r, :, 0] > 1, content[r, :, 0] < -1, content[r, :, 1] > 0):
+            for column in rank[r][part].T:
+                uniform = torch.linspace(0, 1, len(column))
+                assert (column.sort().values - uniform).abs().max() < 0.03  # Kolmogorov and Smirnov's distance
+
+
+def test_a_rounded_mixing_has_no_kink_and_comes_near_the_kinked_one():
+    kinked, rounded = (Worlds(LatentModel(rounding=width), (0,)) for width in (0.0, 0.02))
+    content, style = kinked.sample(2000, generator())
+    assert (kinked.observe(content, style) - rounded.observe(content, style)).abs().max() < 0.1
+
+    def second_difference(worlds, step):
+        place = torch.linspace(-3, 3, 4001).view(1, -1, 1).expand(1, -1, 5)
+        x = worlds.observe(place, style[:, :1].expand(1, 4001, 5))
+        return (x[:, 2:] - 2 * x[:, 1:-1] + x[:, :-2]).abs().max() / step**2
+
+    smooth = Worlds(LatentModel(rounding=0.5), (0,))
+    assert second_difference(smooth, 6 / 4000) < 30 < second_difference(kinked, 6 / 4000)
+
+
+def test_a_negative_rounding_is_refused():
+    with pytest.raises(UnweaveError, match="rounding"):
+        LatentModel(rounding=-1)

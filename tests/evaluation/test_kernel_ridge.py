@@ -35,3 +35,26 @@ def test_landmarks_and_grid_agree_with_the_exact_search_to_a_hundredth(data):
 def test_nothing_is_found_where_there_is_nothing():
     x, y = torch.randn(600, 4), torch.randn(600, 2)
     assert abs(KernelRidge().fit(x[:400], y[:400]).score(x[400:], y[400:])) < 0.1
+
+
+def test_a_batch_is_its_parts_and_columns_of_zeros_do_no_harm(data):
+    x, y = data
+    pair = torch.stack([x, x.flip(0)]), torch.stack([y, y])
+    together = KernelRidge(landmarks=100).fit(pair[0][:, :600], pair[1][:, :600])
+    alone = [
+        KernelRidge(landmarks=100).fit(a[:600], b[:600]).scores(a[600:], b[600:]) for a, b in zip(*pair, strict=True)
+    ]
+    torch.testing.assert_close(together.scores(pair[0][:, 600:], pair[1][:, 600:]), torch.stack(alone))
+    padded = torch.cat([x, torch.zeros(len(x), 4)], 1)
+    wider = KernelRidge(landmarks=100).fit(padded[:600], y[:600]).scores(padded[600:], y[600:])
+    torch.testing.assert_close(wider, alone[0])
+
+
+def test_each_output_has_the_penalty_that_suits_it():
+    x = torch.randn(800, 1)
+    easy, noisy = (3 * x).sin(), 0.2 * x + torch.randn(800, 1)
+    both = (
+        KernelRidge().fit(x[:400], torch.cat([easy, noisy], 1)[:400]).scores(x[400:], torch.cat([easy, noisy], 1)[400:])
+    )
+    single = [KernelRidge().fit(x[:400], y[:400]).score(x[400:], y[400:]) for y in (easy, noisy)]
+    torch.testing.assert_close(both, torch.tensor(single, dtype=torch.float64))

@@ -222,17 +222,22 @@ class Data:
 
 
 class Networks(torch.nn.Module):
-    """One network for each run; its output is φ_0 … φ_M side by side."""
+    """One network for each run; its output is φ_0 … φ_M side by side.
+
+    A linear map runs beside the hidden layers. It is what a network finds first, and cannot fold: without it some runs
+    end in a content space that is folded on itself, which entropy hardly sees.
+    """
 
     def __init__(self, stack: Stack, runs: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
         self.sizes = [stack.content_size, *[stack.style_size] * stack.styles]
         inputs = stack.dim_c + stack.styles * stack.style_size
         self.networks = StackedMLP(runs, (inputs, *hidden, sum(self.sizes)), F.silu)
+        self.linear = StackedMLP(runs, (inputs, sum(self.sizes)))
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """Every space (r, n, d_m) of observations (r, n, d)."""
-        return list(self.networks(x).split(self.sizes, -1))
+        return list((self.linear(x) + self.networks(x)).split(self.sizes, -1))
 
 
 def measure(

@@ -8,6 +8,10 @@ import math
 import torch
 from torch import Tensor
 
+DIFFERENCES = 2
+"""Dimensions up to which rows are subtracted one from another; where there are few, neighbours are too near for products.
+"""
+
 
 def nearest_neighbour_entropy(z: Tensor, k: int = 3) -> Tensor:
     """Differential entropy of the distribution that ``z`` (…, n, d) was drawn from, in nats: (…).
@@ -31,16 +35,23 @@ def nearest_neighbour_entropy(z: Tensor, k: int = 3) -> Tensor:
 
 def kth_neighbour(z: Tensor, k: int) -> Tensor:
     """The row of the k-th nearest neighbour of each row, (…, n, 1)."""
-    # ‖z_i − z_j‖² less ‖z_i‖², which is the same for all j. Products of two halves of each number are exact enough to
-    # tell neighbours apart even where matrix products keep only TF32's ten bits.
-    high = z.bfloat16().to(z.dtype)
-    low = z - high
-    product = torch.cat([high, high, low], -1) @ torch.cat([high, low, high], -1).mT
-    distances = torch.add(z.square().sum(-1)[..., None, :], product, alpha=-2)
+    distances = _squared_distances(z)
     distances.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
     for _ in range(k - 1):  # k minima: for small k many times faster than topk on a GPU
         distances.scatter_(-1, distances.argmin(-1, keepdim=True), torch.inf)
     return distances.argmin(-1, keepdim=True)
+
+
+def _squared_distances(z: Tensor) -> Tensor:
+    """Of every row to every other (…, n, n), less a number that is the same along a row."""
+    if z.shape[-1] <= DIFFERENCES:
+        columns = z.unbind(-1)
+        return torch.stack([(x[..., None] - x[..., None, :]).square_() for x in columns]).sum(0)
+    # ‖z_j‖² − 2 z_i·z_j. Products of both halves of each number keep what TF32, if matrix products use it, would lose.
+    high = z.bfloat16().to(z.dtype)
+    low = z - high
+    product = torch.cat([high, high, low], -1) @ torch.cat([high, low, high], -1).mT
+    return torch.add(z.square().sum(-1)[..., None, :], product, alpha=-2)
 
 
 def gaussian_coordinates_entropy(z: Tensor, k: int = 3) -> Tensor:

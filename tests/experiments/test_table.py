@@ -1,0 +1,39 @@
+import json
+
+import pytest
+
+from unweave.errors import UnweaveError
+from unweave.experiments.table import Table, markdown
+
+
+def test_rows_are_kept_and_those_of_the_same_name_replaced(tmp_path):
+    path = tmp_path / "table.json"
+    Table(path, ("seed",)).add([{"seed": 0, "r2": 0.1}, {"seed": 1, "r2": 0.2}])
+    again = Table(path, ("seed",))
+    assert again.done == {(0,), (1,)}
+    again.add([{"seed": 1, "r2": 0.3}])
+    stored = json.loads(path.read_text())
+    assert stored["rows"] == [{"seed": 0, "r2": 0.1}, {"seed": 1, "r2": 0.3}]
+    assert {"command", "hardware", "versions", "seconds"} < set(stored)
+    assert [p.name for p in tmp_path.iterdir()] == ["table.json"]
+
+
+@pytest.mark.parametrize("text", ["mine", "{}", '{"rows": [{"a": 1}], "seconds": 1}', "[]"])
+def test_a_file_that_is_no_such_table_is_refused_and_left_alone(tmp_path, text):
+    path = tmp_path / "table.json"
+    path.write_text(text)
+    with pytest.raises(UnweaveError, match="choose another folder"):
+        Table(path, ("seed",))
+    assert path.read_text() == text
+
+
+def test_seconds_add_up_over_interruptions(tmp_path):
+    path = tmp_path / "table.json"
+    path.write_text('{"rows": [], "seconds": 100.0}')
+    table = Table(path, ("seed",))
+    table.add([])
+    assert json.loads(path.read_text())["seconds"] >= 100
+
+
+def test_markdown():
+    assert markdown(["a", "b"], [["1", "2"]]) == ["| a | b |", "| --- | --- |", "| 1 | 2 |"]
