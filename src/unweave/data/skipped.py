@@ -1,0 +1,42 @@
+"""Images that could not be read: counted, listed, and after too many of them the run is stopped."""
+
+from pathlib import Path
+
+from unweave.errors import UnweaveError
+
+
+class Skipped:
+    """Collects what could not be read, and writes it to a file of ``name<tab>reason`` lines.
+
+    Args:
+        total: images in all.
+        max_bad: the share of them that may be unreadable.
+        path: the file; a run that goes on adds to what is listed there. None keeps no list.
+    """
+
+    def __init__(self, total: int, max_bad: float, path: Path | None = None) -> None:
+        self.total, self.max_bad, self.path = total, max_bad, path
+        self.reasons: dict[str, str] = {}
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+                name, _, reason = line.partition("\t")
+                self.reasons[name] = reason
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    def add(self, name: str, reason: str) -> None:
+        """Lists one more; raises when they are too many."""
+        name = name.replace("\n", " ").replace("\t", " ")
+        if name in self.reasons:
+            return
+        self.reasons[name] = reason
+        if self.path is not None:
+            with open(self.path, "a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(f"{name}\t{reason}\n")
+        if len(self) > self.max_bad * self.total:
+            listed = f"all are listed in {self.path}; " if self.path else ""
+            raise UnweaveError(
+                f"{len(self)} of {self.total} images cannot be read, more than --max-bad {self.max_bad:g} allows; "
+                f"{listed}the last is {name}: {reason}"
+            )
