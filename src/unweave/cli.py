@@ -3,13 +3,19 @@
 Nothing heavy is imported before it is needed, so that help and errors come at once.
 """
 
+import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Any
 
 import tyro
 
 from unweave._version import __version__
 from unweave.errors import UnweaveError
+from unweave.training.presets import PRESETS
+from unweave.training.presets import preset as preset_named
+from unweave.training.pretrain_config import PretrainConfig, from_mapping, read_yaml
 
 
 def demo(*, out: Path = Path("unweave-demo"), seed: int = 0, quick: bool = False) -> None:
@@ -42,12 +48,57 @@ def numerical(*, out: Path = Path("unweave-numerical"), quick: bool = False) -> 
     run_numerical(out, QUICK if quick else NumericalConfig())
 
 
+def train_from(settings: PretrainConfig) -> Callable[..., int]:
+    """The verb ``train``, its flags having the values of ``settings`` unless they are given."""
+
+    def train(
+        data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")],
+        /,
+        *,
+        out: Path,
+        preset: str = "small",
+        config: Path | None = None,
+        settings: tyro.conf.OmitArgPrefixes[PretrainConfig] = settings,
+    ) -> int:
+        """Learn content, spatial and appearance spaces from images of your own.
+
+        Stopped and started again, it goes on where it was. What it leaves in the run's folder: config.yaml,
+        checkpoint.safetensors, metrics.jsonl and skipped.txt.
+
+        Args:
+            data: A folder of images, Parquet files (a file, a folder, a glob), or the name of a torchvision data set
+                with --root.
+            out: The run's folder.
+            preset: Settings to start from: small, cifar, imagenet-100 or imagenet. `unweave presets` tells of each.
+            config: A YAML file of settings, as a run's own config.yaml; flags go before it, and it before the preset.
+            settings: Any of these can be set by flag, or in a YAML file.
+        """
+        from unweave.training.pretrain import pretrain
+
+        run = pretrain(data, out, settings)
+        if run.stopped:
+            print(f"unweave: told to stop at step {run.steps}; the same command goes on from there", file=sys.stderr)
+        return 143 if run.stopped else 0
+
+    return train
+
+
+def presets() -> None:
+    """Tell what each preset is for: its command, hardware, hours and the score to expect."""
+    print("\n\n".join(f"{name}: {preset.describe()}" for name, preset in PRESETS.items()))
+
+
 def reproduce() -> None:
     """Run an experiment of the paper: unweave reproduce numerical."""
 
 
-VERBS = {"demo": demo, "reproduce": reproduce}
-EXPERIMENTS = {"numerical": numerical}
+VERBS: dict[str, Callable[..., Any]] = {
+    "demo": demo,
+    "train": train_from(preset_named("small")),
+    "presets": presets,
+    "reproduce": reproduce,
+}
+EXPERIMENTS: dict[str, Callable[..., Any]] = {"numerical": numerical}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,8 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     experiments = arguments[:1] == ["reproduce"]
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            EXPERIMENTS if experiments else VERBS,
+        verbs = EXPERIMENTS if experiments else VERBS
+        if arguments[:1] == ["train"]:
+            verbs = {**verbs, "train": train_from(starting_point(arguments))}
+        status = tyro.extras.subcommand_cli_from_dict(
+            verbs,
             prog="unweave reproduce" if experiments else "unweave",
             description="Keep style, apart: one embedding space for content and one for each style you can augment.",
             args=arguments[1:] if experiments else arguments,
@@ -70,7 +124,22 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("unweave: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
-    return 0
+    return int(status or 0)
+
+
+def starting_point(arguments: list[str]) -> PretrainConfig:
+    """The settings that flags then change: those of --preset, changed by the file that --config names."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--preset", default="small")
+    first.add_argument("--config", type=Path)
+    chosen, _ = first.parse_known_args(arguments)
+    settings = preset_named(chosen.preset)
+    if chosen.config is None:
+        return settings
+    values = read_yaml(chosen.config)
+    for name in ("data", "unweave"):  # a run's own file says these too
+        values.pop(name, None)
+    return from_mapping(values, settings, str(chosen.config))
 
 
 if __name__ == "__main__":

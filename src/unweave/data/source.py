@@ -36,6 +36,30 @@ class Source(Protocol):
         ...
 
 
+class Subset:
+    """Some images of a source, in the order of ``index``."""
+
+    def __init__(self, source: Source, index: list[int]) -> None:
+        self._source, self.index = source, index
+        self.labels = None if source.labels is None else [source.labels[i] for i in index]
+        self.classes = source.classes
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def read(self, i: int) -> Encoded:
+        """Image i of these."""
+        return self._source.read(self.index[i])
+
+    def name(self, i: int) -> str:
+        """Its name in the whole."""
+        return self._source.name(self.index[i])
+
+    def check(self) -> None:
+        """Of the whole."""
+        self._source.check()
+
+
 def open_source(
     data: str | Path,
     *,
