@@ -83,6 +83,67 @@ def train_from(settings: PretrainConfig) -> Callable[..., int]:
     return train
 
 
+def embed(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")],
+    /,
+    *,
+    out: Path,
+    root: str | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    batch_size: int = 256,
+    workers: int | None = None,
+    max_bad: float = 0.01,
+    device: str = "auto",
+) -> None:
+    """Write h and every space's z of every image to a Parquet file, with its path and label.
+
+    Args:
+        run: A run's folder, or an export's.
+        data: Images, as `unweave train` takes them.
+        out: The Parquet file.
+        root: Where a torchvision data set lies, DATA being its name.
+        image_column: The images' column, where a Parquet file has several.
+        label_column: The labels' column in a Parquet file.
+        batch_size: Images through the network at a time.
+        workers: Processes that decode images; one for each core by default.
+        max_bad: The share of images that may be unreadable.
+        device: cpu, cuda, …; auto takes what there is.
+    """
+    from unweave.inference.verbs import embed_data
+
+    columns = {"root": root, "image_column": image_column, "label_column": label_column}
+    embed_data(run, data, out, columns, batch_size=batch_size, workers=workers, max_bad=max_bad, device=device)
+
+
+def export(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    /,
+    *,
+    out: Path | None = None,
+    onnx: bool = True,
+) -> None:
+    """Write a run's model as safetensors with its configuration, and as ONNX.
+
+    Args:
+        run: A run's folder.
+        out: The folder for the files; RUN/export by default.
+        onnx: Write ONNX too.
+    """
+    from unweave.inference import export_run, load
+
+    for path in export_run(load(run), run / "export" if out is None else out, onnx=onnx):
+        print(path)
+
+
+def doctor() -> None:
+    """Print versions, devices, threads and what is missing: for bug reports."""
+    from unweave.doctor import report
+
+    print(report())
+
+
 def presets() -> None:
     """Tell what each preset is for: its command, hardware, hours and the score to expect."""
     print("\n\n".join(f"{name}: {preset.describe()}" for name, preset in PRESETS.items()))
@@ -95,6 +156,9 @@ def reproduce() -> None:
 VERBS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "train": train_from(preset_named("small")),
+    "embed": embed,
+    "export": export,
+    "doctor": doctor,
     "presets": presets,
     "reproduce": reproduce,
 }
