@@ -73,7 +73,11 @@ def to_onnx(model: SpacesModel) -> bytes:
             dynamic_shapes=({0: torch.export.Dim("n")},),
             verbose=False,
         )
-    return program.model_proto.SerializeToString()
+    try:
+        return program.model_proto.SerializeToString()
+    except Exception as error:  # protobuf's own error, whose name differs between its versions
+        reason = " ".join(str(error).split())[:120]
+        raise UnweaveError(f"ONNX files hold 2 GB at most ({reason}); leave it out by --no-onnx") from None
 
 
 @contextlib.contextmanager
