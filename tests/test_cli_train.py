@@ -89,7 +89,7 @@ def test_the_papers_preset_is_the_papers():
     ("arguments", "words"),
     [
         (["train", "nowhere", "--out", "r"], "no folder or file named 'nowhere'"),
-        (["train", ".", "--out", "r", "--epochs", "-1"], "--epochs cannot be negative"),
+        (["train", ".", "--out", "r", "--epochs=-1"], "--epochs cannot be negative"),
         (["train", ".", "--out", "r", "--projector-epochs", "3"], "say which by --init"),
         (["train", ".", "--out", "r", "--config", "no.yaml"], "no.yaml cannot be read"),
         (["embed", "nowhere", "nothing", "--out", "z"], "no folder or file named 'nothing'"),
@@ -98,16 +98,10 @@ def test_the_papers_preset_is_the_papers():
 )
 def test_mistakes_are_one_line_without_a_traceback(tmp_path, monkeypatch, capsys, arguments, words):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) if "--epochs" in arguments else _nothing():
-        assert main(arguments) == 2
+    assert main(arguments) == 2
     said = capsys.readouterr().err
     assert words in said
     assert "Traceback" not in said
-
-
-class _nothing:
-    def __enter__(self): ...
-    def __exit__(self, *_): ...
 
 
 def wait_for(path, process, seconds=60):

@@ -6,6 +6,7 @@ Nothing heavy is imported before it is needed, so that help and errors come at o
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +49,14 @@ def numerical(*, out: Path = Path("unweave-numerical"), quick: bool = False) -> 
     run_numerical(out, QUICK if quick else NumericalConfig())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flags(PretrainConfig):
+    """Any of these can be set by flag, or in a YAML file."""
+
+    def __post_init__(self) -> None:
+        """Checked when the verb is called: tyro would draw a box round the error, and name its own workings in it."""
+
+
 def train_from(settings: PretrainConfig) -> Callable[..., int]:
     """The verb ``train``, its flags having the values of ``settings`` unless they are given."""
 
@@ -58,7 +67,7 @@ def train_from(settings: PretrainConfig) -> Callable[..., int]:
         out: Path,
         preset: str = "small",
         config: Path | None = None,
-        settings: tyro.conf.OmitArgPrefixes[PretrainConfig] = settings,
+        flags: tyro.conf.OmitArgPrefixes[Flags] = Flags(**vars(settings)),  # noqa: B008
     ) -> int:
         """Learn content, spatial and appearance spaces from images of your own.
 
@@ -71,8 +80,12 @@ def train_from(settings: PretrainConfig) -> Callable[..., int]:
             out: The run's folder.
             preset: Settings to start from: small, cifar, imagenet-100 or imagenet. `unweave presets` tells of each.
             config: A YAML file of settings, as a run's own config.yaml; flags go before it, and it before the preset.
-            settings: Any of these can be set by flag, or in a YAML file.
+            flags: Settings.
         """
+        from unweave.data.source import check_exists
+
+        settings = PretrainConfig(**vars(flags))
+        check_exists(data, settings.root)
         from unweave.training.pretrain import pretrain
 
         run = pretrain(data, out, settings)
@@ -111,6 +124,9 @@ def embed(
         max_bad: The share of images that may be unreadable.
         device: cpu, cuda, …; auto takes what there is.
     """
+    from unweave.data.source import check_exists
+
+    check_exists(data, root)
     from unweave.inference.verbs import embed_data
 
     columns = {"root": root, "image_column": image_column, "label_column": label_column}

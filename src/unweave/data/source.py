@@ -60,6 +60,16 @@ class Subset:
         self._source.check()
 
 
+def check_exists(data: str, root: str | None = None) -> None:
+    """Raises where DATA names nothing at all: at once, before anything heavy is imported or read."""
+    if root is not None:
+        if not Path(root).expanduser().is_dir():
+            raise UnweaveError(f"--root {root}: there is no such folder")
+    elif not Path(data).expanduser().exists() and not glob.has_magic(data):
+        hint = "; a torchvision data set needs --root, the folder it lies in" if data.isidentifier() else ""
+        raise UnweaveError(f"there is no folder or file named {data!r}{hint}")
+
+
 def open_source(
     data: str | Path,
     *,
@@ -69,11 +79,12 @@ def open_source(
 ) -> Source:
     """Finds out what ``data`` names and opens it; ``root`` is where a torchvision data set lies."""
     text = str(data)
+    check_exists(text, None if root is None else str(root))
     path = Path(text).expanduser()
     if root is not None:
         from unweave.data.vision import VisionImages
 
-        return VisionImages(text, Path(root))
+        return VisionImages(text, Path(root).expanduser())
     if path.is_dir():
         from unweave.data.folder import FolderImages
 
@@ -83,13 +94,10 @@ def open_source(
         files = sorted(path.rglob("*.parquet"))
     elif path.is_file():
         files = [path]
-    elif glob.has_magic(text):
+    else:
         files = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
         if not files:
             raise UnweaveError(f"no file matches {text!r}")
-    else:
-        hint = "; a torchvision data set needs --root, the folder it lies in" if text.isidentifier() else ""
-        raise UnweaveError(f"there is no folder or file named {text!r}{hint}")
     return _open_files(text, files, image_column, label_column)
 
 

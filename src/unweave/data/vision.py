@@ -20,8 +20,6 @@ class VisionImages:
             close = [n for n in sets.__all__ if n.lower().startswith(name[:4].lower())]
             hint = f"; did you mean {', '.join(close[:3])}?" if close else ""
             raise UnweaveError(f"torchvision has no data set named {name!r}{hint}")
-        if not root.is_dir():
-            raise UnweaveError(f"--root {root}: there is no such folder")
         accepted = inspect.signature(kind).parameters
         settings = {"train": True} if "train" in accepted else {"split": "train"} if "split" in accepted else {}
         try:
