@@ -132,3 +132,14 @@ def test_our_research_data_streams_as_it_is_cached(shared_data):
     order = [torch.randperm(len(source))[:100] for _ in range(3)]
     for a, b in zip(*(x.batches(order, torch.device("cpu")) for x in (cached, streamed)), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cache", ["gpu", "ram", "none"])
+def test_batches_reach_the_gpu_whole(folder, cache):
+    device = torch.device("cuda", 0)
+    images = load_images(open_source(folder), SIZE, cache=cache, workers=2, device=device)
+    order = [torch.randperm(N)[:50] for _ in range(40)]
+    for index, batch in zip(order, images.batches(order, device), strict=True):
+        assert batch.device == device
+        assert numbers(batch) == index.tolist()

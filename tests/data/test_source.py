@@ -52,6 +52,16 @@ def test_nested_folders_are_classes_and_an_image_beside_them_has_none(tmp_path):
     }
 
 
+def test_links_are_followed_and_never_in_circles(tmp_path):
+    save(tmp_path / "elsewhere/2.png")
+    save(tmp_path / "in/1.png")
+    (tmp_path / "in" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "broken.png").symlink_to(tmp_path / "nowhere.png")
+    source = open_source(tmp_path / "in")
+    assert [source.name(i) for i in range(len(source))] == ["1.png", "broken.png", "linked/2.png"]
+
+
 def test_a_glob_of_images(tmp_path):
     for name in ("1.png", "2.png", "3.jpg"):
         save(tmp_path / name)

@@ -10,7 +10,7 @@ from unweave.errors import UnweaveError
 
 
 class FolderImages:
-    """Every image under a folder, in the order of their paths; hidden files and links that lead nowhere are left out.
+    """Every image under a folder, in the order of their paths; hidden ones are left out.
 
     Where images lie in folders of their own, the name of the first folder is an image's class. What is not an image by
     its suffix is not read at all, and is counted in ``others``.
@@ -20,7 +20,12 @@ class FolderImages:
         self.root: Path | None = root
         self.others: Counter[str] = Counter()
         paths = []
+        seen = set()  # a link may lead back to a folder above it
         for folder, folders, files in os.walk(root, followlinks=True):
+            if (real := os.path.realpath(folder)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(files):
                 suffix = os.path.splitext(name)[1].lower()

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from unweave.data.images import UnreadableImageError, decode
 from unweave.data.memory import available_memory, cores, free_shared_memory
-from unweave.data.prefetch import prefetch
+from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.skipped import Skipped
 from unweave.data.source import Source
 from unweave.errors import UnweaveError
@@ -89,9 +89,13 @@ class CachedImages:
 
     def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
         """The images of each index in turn, on ``device``."""
-        if self.images.device == device:
-            return (self.images[index.to(device, non_blocking=True)] for index in order)
-        return prefetch((self.images[index] for index in order), device)
+        here, rows = self.images.device, self.images.shape[1:]
+        if here == device or here.type != "cpu":
+            return (self.images[index.to(here, non_blocking=True)].to(device) for index in order)
+        gathered = (
+            torch.index_select(self.images, 0, index, out=empty_for(device, len(index), *rows)) for index in order
+        )
+        return prefetch(gathered, device)
 
 
 class StreamedImages:
@@ -120,7 +124,8 @@ class StreamedImages:
         def joined() -> Iterator[Tensor]:
             for first in chunks:
                 n = lengths.pop(0)
-                yield torch.cat([first, *islice(chunks, -(-n // CHUNK) - 1)])
+                rest = islice(chunks, -(-n // CHUNK) - 1)
+                yield torch.cat([first, *rest], out=empty_for(device, n, *first.shape[1:]))
 
         return prefetch(joined(), device)
 

@@ -11,11 +11,16 @@ AHEAD = 2
 """Batches that wait, ready, on the device."""
 
 
+def empty_for(device: torch.device, *shape: int) -> Tensor:
+    """uint8 to be filled on the host, in memory from which a GPU can copy by itself."""
+    return torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
+
+
 def prefetch(batches: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
     """The same batches on ``device``, taken from ``batches`` by a thread.
 
-    To a GPU they travel from pinned memory on a stream of their own, beside the computation. An error in the thread is
-    raised where the batch would have come.
+    To a GPU they travel on a stream of their own, beside the computation, if they lie in pinned memory. An error in the
+    thread is raised where the batch would have come.
     """
     ready: queue.Queue[tuple[Tensor | None, torch.cuda.Event | None] | BaseException] = queue.Queue(AHEAD)
     stop = threading.Event()
@@ -53,9 +58,8 @@ def _fill(batches: Iterator[Tensor], device: torch.device, ready: "queue.Queue[o
                 return
             copied = None
             if stream is not None:
-                pinned = batch.pin_memory()
                 with torch.cuda.stream(stream):
-                    batch = pinned.to(device, non_blocking=True)
+                    batch = batch.to(device, non_blocking=True)
                     copied = stream.record_event()
             put((batch.to(device), copied))
         put((None, None))

@@ -1,7 +1,9 @@
 """``unweave train``: a run on images of your own.
 
-DATA ─► source ─► decoded images ─┐
-preset, YAML, flags ─► configuration ─► views, encoder, objective ─► the loop (loop.py), in one phase or two ─► RUN
+    DATA ─► source ─► decoded images ────────────────────────────────────┐
+    preset, YAML, flags ─► configuration ─► views, encoder, objective ───┴─► the loop (loop.py) ─► RUN
+
+Where a trained base is fine-tuned there are two phases, each a run of the loop: the projectors alone, then everything.
 """
 
 from collections import Counter
@@ -52,33 +54,21 @@ def pretrain(data: str, out: str | Path, config: PretrainConfig, *, progress: bo
         raise UnweaveError(
             f"--batch-size {config.batch_size} is more than the {len(source)} images of {data}; take a smaller one"
         )
-    devices, nodes = processes(config.devices, config.nodes)
-    precision = config.precision
-    if precision == "auto":
-        precision = "bf16-mixed" if _on_gpu(config.accelerator) else "32-true"
     steps_per_epoch = len(source) // config.batch_size
-    phases = []
-    for epochs, frozen in ((config.projector_epochs, True), (config.epochs, False)):
-        if epochs:
-            folder = out / PROJECTORS if frozen and config.epochs else out
-            settings = make_train_config(
-                config, epochs, steps_per_epoch, devices=devices, nodes=nodes, precision=precision
-            )
-            phases.append(_Phase(folder, frozen, settings))
+    phases = _phases(config, out, steps_per_epoch)
     fabric = launch(phases[-1].config)
     make_folder(out)
     _keep_config(out, data, config)
 
     say = Console(stderr=True, quiet=rank() != 0 or not progress, soft_wrap=True, highlight=False)
     say.print(_summary(data, source, fabric))
-    skipped = Skipped(len(source), config.max_bad, out / ("skipped.txt" if rank() == 0 else f"skipped-{rank()}.txt"))
-    images = _images(source, config, fabric, skipped, progress)
-    if len(skipped):
-        say.print(f"{len(skipped)} images cannot be read; they are listed in {skipped.path}")
+    # What can be mistaken comes first, decoding last: it may take long.
     views = make_views(config)
     encoder = _encoder(config, out, say)
     objective = make_objective(config, steps_per_epoch)
     probe = _probe(source, config, views, steps_per_epoch, say) if rank() == 0 else None
+    skipped = Skipped(len(source), config.max_bad, out / ("skipped.txt" if rank() == 0 else f"skipped-{rank()}.txt"))
+    images = _images(source, config, fabric, skipped, progress)
     for phase in phases:
         if phase is not phases[-1] and (out / CHECKPOINT).exists():
             continue  # its outcome is in the checkpoint of the phase that follows
@@ -91,6 +81,8 @@ def pretrain(data: str, out: str | Path, config: PretrainConfig, *, progress: bo
         )  # fmt: skip
         if run.stopped:
             break
+    if len(skipped):
+        say.print(f"{len(skipped)} images could not be read; they are listed in {skipped.path}")
     return run
 
 
@@ -101,8 +93,19 @@ class _Phase:
     config: TrainConfig
 
 
-def _on_gpu(accelerator: str) -> bool:
-    return accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
+def _phases(config: PretrainConfig, out: Path, steps_per_epoch: int) -> list[_Phase]:
+    """The projectors alone, then everything; each where it has epochs. The last one's checkpoint is the run's."""
+    devices, nodes = processes(config.devices, config.nodes)
+    on_gpu = config.accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
+    precision = {"auto": "bf16-mixed" if on_gpu else "32-true"}.get(config.precision, config.precision)
+    phases = []
+    for epochs, frozen in ((config.projector_epochs, True), (config.epochs, False)):
+        if epochs:
+            settings = make_train_config(
+                config, epochs, steps_per_epoch, devices=devices, nodes=nodes, precision=precision
+            )
+            phases.append(_Phase(out / PROJECTORS if frozen and config.epochs else out, frozen, settings))
+    return phases
 
 
 def _keep_config(out: Path, data: str, config: PretrainConfig) -> None:
@@ -164,7 +167,15 @@ def _images(source: Source, config: PretrainConfig, fabric: Fabric, skipped: Ski
 
 
 def _encoder(config: PretrainConfig, out: Path, say: Console) -> Encoder:
-    encoder = make_encoder(config, pretrained=config.init == "pretrained")
+    try:
+        encoder = make_encoder(config, pretrained=config.init == "pretrained")
+    except UnweaveError:
+        raise
+    except Exception as error:  # whatever a download may raise
+        if config.init != "pretrained":
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise UnweaveError(f"--init pretrained: the weights of {config.backbone} cannot be had: {reason}") from None
     resuming = any((folder / CHECKPOINT).exists() for folder in (out, out / PROJECTORS))
     if config.init not in (None, "pretrained") and not resuming:
         say.print(initialise(encoder, str(config.init)))
