@@ -17,12 +17,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from unweave.data.images import UnreadableImageError, decode
-from unweave.data.memory import available_memory, cores, free_shared_memory
+from unweave.data.memory import available_memory, default_workers, free_shared_memory
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.skipped import Skipped
 from unweave.data.source import Source
 from unweave.errors import UnweaveError
-from unweave.processes import processes_here
 
 Cache = Literal["auto", "gpu", "ram", "none"]
 CHUNK = 32
@@ -59,7 +58,7 @@ def load_images(
         watch: is told how many images are decoded, while they are.
     """
     device = torch.device(device)
-    workers = max(1, min(16, cores() // processes_here())) if workers is None else workers
+    workers = default_workers() if workers is None else workers
     skipped = Skipped(len(source), 0.0) if skipped is None else skipped
     streamed = StreamedImages(source, size, workers, skipped)
     kept_on = _place(cache, len(source) * 3 * size**2, device)

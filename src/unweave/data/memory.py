@@ -46,3 +46,10 @@ def free_shared_memory() -> int:
 def cores() -> int:
     """Processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers() -> int:
+    """Processes that decode for one that trains: its share of the cores, 16 at most."""
+    told = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    share = int(told) if told.isdigit() else cores() // processes_here()
+    return max(1, min(16, share))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unweave._version import __version__
 from unweave.data.loader import StreamedImages
-from unweave.data.memory import cores
+from unweave.data.memory import default_workers
 from unweave.data.skipped import Skipped
 from unweave.data.source import MISSING, Source
 from unweave.errors import UnweaveError
@@ -64,7 +64,7 @@ def _tables(
     workers: int | None,
     watch: Callable[[int], None] | None,
 ) -> Iterator[pa.Table]:
-    stream = StreamedImages(source, model.size, min(16, cores()) if workers is None else workers, skipped)
+    stream = StreamedImages(source, model.size, default_workers() if workers is None else workers, skipped)
     order = torch.arange(len(source)).split(batch_size)
     done = 0
     for index, images in zip(order, stream.batches(order, device), strict=True):
