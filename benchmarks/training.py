@@ -54,7 +54,7 @@ def make_jpegs(folder: Path, count: int, photographs: Source | None) -> None:
         else:
             image = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
         pixels = np.asarray(image.convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)).astype(np.int16)
-        noisy = (pixels + rng.integers(-12, 13, pixels.shape, dtype=np.int16)).clip(0, 255).astype(np.uint8)
+        noisy = (pixels + rng.integers(-24, 25, pixels.shape, dtype=np.int16)).clip(0, 255).astype(np.uint8)
         Image.fromarray(noisy).save(folder / f"{i:05}.jpg", quality=90)
 
     with ThreadPoolExecutor(cores()) as pool:

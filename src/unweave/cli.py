@@ -4,6 +4,7 @@ Nothing heavy is imported before it is needed, so that help and errors come at o
 """
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -200,6 +201,11 @@ def main(arguments: list[str] | None = None) -> int:
         )
     except UnweaveError as error:
         print(f"unweave: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
+            raise
+        print(f"unweave: {error.strerror}: {error.filename or 'a file of the run'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("unweave: stopped; the same command goes on from the last checkpoint", file=sys.stderr)

@@ -23,8 +23,10 @@ def rank() -> int:
 
 def processes_here() -> int:
     """How many of them run on this machine, as their launcher tells."""
-    told = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_NTASKS_PER_NODE") or ""
-    return int(told) if told.isdigit() and world_size() > 1 else world_size()
+    if (told := os.environ.get("LOCAL_WORLD_SIZE", "")).isdigit():  # torchrun's, known before they are connected
+        return int(told)
+    slurm = os.environ.get("SLURM_NTASKS_PER_NODE", "")
+    return min(int(slurm), world_size()) if slurm.isdigit() else world_size()
 
 
 class _Gather(torch.autograd.Function):

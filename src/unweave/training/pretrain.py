@@ -75,10 +75,15 @@ def pretrain(data: str, out: str | Path, config: PretrainConfig, *, progress: bo
         for parameter in encoder.backbone.parameters():
             parameter.requires_grad_(not phase.frozen)
         what = "projectors" if phase.frozen else "training"
-        run = train(
-            images, views, encoder, objective, phase.config, phase.out,
-            evaluation=probe, fabric=fabric, progress=progress, description=what,
-        )  # fmt: skip
+        try:
+            run = train(
+                images, views, encoder, objective, phase.config, phase.out,
+                evaluation=probe, fabric=fabric, progress=progress, description=what,
+            )  # fmt: skip
+        except torch.OutOfMemoryError:
+            raise UnweaveError(
+                "the GPU's memory is full: take a smaller --batch-size or --micro-batch, or --cache ram"
+            ) from None
         if run.stopped:
             break
     if len(skipped):
