@@ -86,6 +86,58 @@ def test_parquet_of_the_hugging_face_convention(tmp_path):
     assert open_source(f"{tmp_path}/*.parquet").name(6) == "b.parquet#2"
 
 
+@pytest.fixture
+def little_memory(tmp_path, monkeypatch):
+    import tempfile
+
+    from unweave.data import parquet
+
+    monkeypatch.setattr(parquet, "available_memory", lambda: 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    return tmp_path / "tmp"
+
+
+def test_parquet_larger_than_memory_is_unpacked_once_and_reads_the_same(tmp_path, little_memory, monkeypatch):
+    colors = ["red", "lime", "blue"]
+    for color in colors:
+        save(tmp_path / "in" / f"{color}.png", color)
+    rows = [{"bytes": (tmp_path / f"in/{c}.png").read_bytes(), "path": f"{c}.png"} for c in colors]
+    rows += [None, {"bytes": None, "path": "red.png"}]
+    for part in ("a", "b"):
+        write_parquet(tmp_path / "in" / f"{part}.parquet", {"image": rows, "label": [0, 1, 2, 3, None]})
+    unpacked = open_source(f"{tmp_path}/in/*.parquet")
+    written = {p: p.stat().st_mtime_ns for p in little_memory.rglob("*.bin")}
+    assert len(written) == 1
+    again = open_source(f"{tmp_path}/in/*.parquet")
+    assert {p: p.stat().st_mtime_ns for p in little_memory.rglob("*.bin")} == written
+    monkeypatch.undo()
+    whole = open_source(f"{tmp_path}/in/*.parquet")
+    assert len(unpacked) == len(whole) == 10
+    assert unpacked.labels == whole.labels
+    for i in (0, 1, 2, 4, 7, 9):
+        assert unpacked.read(i) == again.read(i) == whole.read(i)
+        assert unpacked.name(i) == whole.name(i)
+    with pytest.raises(UnreadableImageError, match="no image"):
+        unpacked.read(3)
+
+
+def test_where_it_cannot_be_unpacked_one_line_says_so(tmp_path, little_memory, monkeypatch):
+    write_parquet(tmp_path / "x.parquet", {"image": [bytes_of(tmp_path / "x.png")]})
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3}))
+    with pytest.raises(UnweaveError, match="set TMPDIR") as error:
+        open_source(tmp_path / "x.parquet")
+    assert "\n" not in str(error.value)
+    assert not list(little_memory.rglob("*.bin"))
+
+
+def test_files_with_other_columns_are_refused(tmp_path):
+    write_parquet(tmp_path / "a.parquet", {"image": [b"1"], "label": [1]})
+    write_parquet(tmp_path / "b.parquet", {"picture": [b"1"]})
+    with pytest.raises(UnweaveError, match=r"b\.parquet has no column '(image|label)'"):
+        open_source(tmp_path)
+
+
 def test_parquet_files_in_a_folder(tmp_path):
     (tmp_path / "in" / "deep").mkdir(parents=True)
     for i in range(2):

@@ -1,11 +1,12 @@
 """Parquet files in the Hugging Face image convention: a column of structs of ``bytes`` and ``path``, perhaps a label.
 
 Parquet can only be read by whole row groups, and training reads in random order: the encoded images are therefore read
-once, and kept in memory.
+once, and kept in memory where they fit, else in a flat file (unpacked.py).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from unweave.data.images import UnreadableImageError
 from unweave.data.memory import available_memory
 from unweave.data.source import MISSING
+from unweave.data.unpacked import UnpackedImages, unpack
 from unweave.errors import UnweaveError
 
 LABELS = ("label", "labels", "fine_label", "class")
@@ -36,48 +38,70 @@ class ParquetImages:
         schema, features = _schema(self.files[0])
         self.image_column = _image_column(self.files[0], schema, features, image_column)
         self.label_column = _label_column(self.files[0], schema, features, label_column)
-        _check_memory(self.files, self.image_column)
-        columns = [self.image_column, *([self.label_column] if self.label_column else [])]
-        tables = [_read(file, columns) for file in self.files]
-        if not sum(map(len, tables)):
+        for file in self.files[1:]:
+            if absent := {self.image_column, self.label_column} - {*_schema(file)[0].names, None}:
+                raise UnweaveError(f"{file} has no column {absent.pop()!r}, but {self.files[0]} has")
+        rows = [_metadata(file).num_rows for file in self.files]
+        if not sum(rows):
             raise UnweaveError(f"there are no images in {self.files[0]}: it has no rows")
-        self._bytes, self._paths, self._place = _images([table[self.image_column] for table in tables])
-        self.labels = _labels(tables, self.label_column) if self.label_column else None
+        self._starts = np.cumsum([0, *rows])
+        needed = _encoded_size(self.files, self.image_column)
+        self._images: _InMemory | UnpackedImages
+        if needed < available_memory() / 2:
+            self._images = _InMemory([_read(file, self.image_column) for file in self.files])
+        else:
+            self._images = unpack(self.files, self.image_column, needed, partial(_rows, column=self.image_column))
+        self.labels = _labels(self.files, self.label_column) if self.label_column else None
         names = features.get(self.label_column or "", {}).get("names")
         self.classes: list[str] | None = [str(name) for name in names] if names else None
-        self._starts = np.cumsum([0, *map(len, tables)])
 
     def __len__(self) -> int:
-        return int(self._place[-1])
-
-    def _chunk(self, i: int) -> tuple[int, int]:
-        chunk = int(np.searchsorted(self._place, i, "right")) - 1
-        return chunk, i - int(self._place[chunk])
+        return int(self._starts[-1])
 
     def read(self, i: int) -> bytes | Path:
         """The bytes of image i, or the file it names."""
-        chunk, row = self._chunk(i)
-        if (data := self._bytes[chunk][row].as_py()) is not None:
+        data, path = self._images.get(i)
+        if data is not None:
             return data
-        paths = self._paths[chunk]
-        path = paths[row].as_py() if paths is not None else None
         if path is None:
             raise UnreadableImageError("the row holds no image")
-        return self._file(i).parent / path
+        return self._file(i)[0].parent / path
 
-    def _file(self, i: int) -> Path:
-        return self.files[int(np.searchsorted(self._starts, i, "right")) - 1]
+    def _file(self, i: int) -> tuple[Path, int]:
+        """The file that holds image i, and the row."""
+        number = int(np.searchsorted(self._starts, i, "right")) - 1
+        return self.files[number], i - int(self._starts[number])
 
     def name(self, i: int) -> str:
         """The path in the row, or the file and the row's number."""
-        chunk, row = self._chunk(i)
-        paths = self._paths[chunk]
-        path = paths[row].as_py() if paths is not None else None
-        file = self._file(i)
-        return path or f"{file.name}#{i - int(self._starts[self.files.index(file)])}"
+        file, row = self._file(i)
+        return self._images.path(i) or f"{file.name}#{row}"
 
     def check(self) -> None:
-        """Everything is in memory."""
+        """The files are not read again."""
+
+
+class _InMemory:
+    """Encoded images by number, as Arrow holds them: nothing is copied."""
+
+    def __init__(self, columns: list[pa.ChunkedArray]) -> None:
+        chunks = [chunk for column in columns for chunk in column.chunks if len(chunk)]
+        self._parts = [_parts(chunk) for chunk in chunks]
+        self._starts = np.cumsum([0, *map(len, chunks)])
+
+    def _place(self, i: int) -> tuple[pa.Array, pa.Array | None, int]:
+        chunk = int(np.searchsorted(self._starts, i, "right")) - 1
+        return *self._parts[chunk], i - int(self._starts[chunk])
+
+    def get(self, i: int) -> tuple[bytes | None, str | None]:
+        """Image i's bytes, and its path; None where there are none."""
+        data, paths, row = self._place(i)
+        return data[row].as_py(), None if paths is None else paths[row].as_py()
+
+    def path(self, i: int) -> str | None:
+        """Its path alone."""
+        _, paths, row = self._place(i)
+        return None if paths is None else paths[row].as_py()
 
 
 def _schema(file: Path) -> tuple[pa.Schema, dict[str, Any]]:
@@ -128,18 +152,14 @@ def _label_column(file: Path, schema: pa.Schema, features: dict[str, Any], asked
     return None
 
 
-def _check_memory(files: list[Path], column: str) -> None:
-    needed = 0
+def _encoded_size(files: list[Path], column: str) -> int:
+    size = 0
     for file in files:
-        meta = _metadata(file)
-        for group in range(meta.num_row_groups):
-            parts = (meta.row_group(group).column(i) for i in range(meta.num_columns))
-            needed += sum(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] == column)
-    if needed > (free := available_memory()):
-        raise UnweaveError(
-            f"the Parquet files hold {needed / 2**30:.1f} GB of encoded images, more than the {free / 2**30:.1f} GB of "
-            "memory that are free; write the images to a folder and train on that"
-        )
+        about = _metadata(file)
+        for group in (about.row_group(i) for i in range(about.num_row_groups)):
+            parts = (group.column(i) for i in range(about.num_columns))
+            size += sum(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] == column)
+    return size
 
 
 def _metadata(file: Path) -> pq.FileMetaData:
@@ -149,33 +169,33 @@ def _metadata(file: Path) -> pq.FileMetaData:
         raise UnweaveError(f"{file} cannot be read as Parquet: {_one_line(error)}") from None
 
 
-def _read(file: Path, columns: list[str]) -> pa.Table:
+def _read(file: Path, column: str) -> pa.ChunkedArray:
     try:
-        return pq.read_table(file, columns=columns, partitioning=None)
-    except (pa.ArrowException, OSError, KeyError) as error:
+        return pq.read_table(file, columns=[column], partitioning=None)[column]
+    except (pa.ArrowException, OSError) as error:
         raise UnweaveError(f"{file} cannot be read: {_one_line(error)}") from None
 
 
-def _images(columns: list[pa.ChunkedArray]) -> tuple[list[pa.Array], list[pa.Array | None], np.ndarray]:
-    """Bytes and paths chunk by chunk, and the number of the first image of each chunk."""
-    contents, paths, sizes = [], [], [0]
-    for chunk in (chunk for column in columns for chunk in column.chunks if len(chunk)):
-        if pa.types.is_struct(chunk.type):
-            # flatten, unlike field, carries a null struct over to its parts
-            parts = dict(
-                zip((chunk.type.field(i).name for i in range(chunk.type.num_fields)), chunk.flatten(), strict=True)
-            )
-            contents.append(parts["bytes"])
-            paths.append(parts.get("path"))
-        else:
-            contents.append(chunk)
-            paths.append(None)
-        sizes.append(len(chunk))
-    return contents, paths, np.cumsum(sizes)
+def _rows(file: Path, column: str) -> Iterator[tuple[bytes | None, str | None]]:
+    try:
+        for batch in pq.ParquetFile(file).iter_batches(256, columns=[column]):
+            data, paths = _parts(batch.column(column))
+            yield from zip(data.to_pylist(), paths.to_pylist() if paths else [None] * len(data), strict=True)
+    except pa.ArrowException as error:
+        raise UnweaveError(f"{file} cannot be read: {_one_line(error)}") from None
 
 
-def _labels(tables: list[pa.Table], column: str) -> list[int] | None:
-    values = [MISSING if value is None else int(value) for table in tables for value in table[column].to_pylist()]
+def _parts(chunk: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Bytes and, in a column of structs, paths."""
+    if not pa.types.is_struct(chunk.type):
+        return chunk, None
+    # flatten, unlike field, carries a null struct over to its parts
+    parts = {chunk.type.field(i).name: part for i, part in enumerate(chunk.flatten())}
+    return parts["bytes"], parts.get("path")
+
+
+def _labels(files: list[Path], column: str) -> list[int] | None:
+    values = [MISSING if value is None else int(value) for file in files for value in _read(file, column).to_pylist()]
     return values if any(value != MISSING for value in values) else None
 
 
