@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,7 +131,7 @@ def test_sigterm_saves_and_leaves_cleanly_and_the_same_command_goes_on(photo_fol
 
 @pytest.mark.parametrize("launcher", ["ourselves", "torchrun", "slurm"])
 def test_two_processes_however_they_are_started(photo_folder, tmp_path, trained, launcher):
-    arguments = ["train", str(photo_folder), "--out", str(tmp_path), *flags(epochs=4, probe="none", optimizer="adamw")]
+    arguments = ["train", str(photo_folder), "--out", str(tmp_path), *flags(epochs=4, probe="none")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if launcher == "ourselves":
         runs = [subprocess.Popen([*COMMAND, *arguments, "--devices", "2"], env=environment)]
@@ -147,6 +148,22 @@ def test_two_processes_however_they_are_started(photo_folder, tmp_path, trained,
     assert [run.wait(timeout=120) for run in runs] == [0] * len(runs)
     # The network has no batch norm: the weights are those of one process.
     assert same(weights(tmp_path), weights(trained), atol=1e-4)
+
+
+def test_what_any_process_could_not_read_is_in_one_list(photo_folder, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(photo_folder, photos)
+    bad = {f"new/{name}.jpg" for name in "abcdef"}
+    for name in bad:
+        (photos / name).touch()
+    command = ["train", str(photos), "--out", str(tmp_path / "run"), "--devices", "2", "--max-bad", "0.2"]
+    settings = flags(epochs=1, probe="none", cache="none", batch_size=22)
+    done = subprocess.run([*COMMAND, *command, *settings], timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "run" / "skipped.txt").read_text().splitlines()
+    assert {line.split("\t")[0] for line in lines} == bad
+    assert len(lines) == len(bad)
+    assert "6 images could not be read" in done.stderr
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_checkpoint_before(photo_folder, tmp_path):

@@ -87,10 +87,11 @@ def train_from(settings: PretrainConfig) -> Callable[..., int]:
 
         settings = PretrainConfig(**vars(flags))
         check_exists(data, settings.root)
+        from unweave.processes import rank
         from unweave.training.pretrain import pretrain
 
         run = pretrain(data, out, settings)
-        if run.stopped:
+        if run.stopped and rank() == 0:
             print(f"unweave: told to stop at step {run.steps}; the same command goes on from there", file=sys.stderr)
         return 143 if run.stopped else 0
 

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import torch
+
 from unweave.errors import UnweaveError
+from unweave.processes import world_size
 
 
 class Skipped:
@@ -28,15 +31,29 @@ class Skipped:
     def add(self, name: str, reason: str) -> None:
         """Lists one more; raises when they are too many."""
         name = name.replace("\n", " ").replace("\t", " ")
-        if name in self.reasons:
-            return
-        self.reasons[name] = reason
-        if self.path is not None:
-            with open(self.path, "a", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(f"{name}\t{reason}\n")
-        if len(self) > self.max_bad * self.total:
+        if self._list(name, reason) and len(self) > self.max_bad * self.total:
             listed = f"all are listed in {self.path}; " if self.path else ""
             raise UnweaveError(
                 f"{len(self)} of {self.total} images cannot be read, more than --max-bad {self.max_bad:g} allows; "
                 f"{listed}the last is {name}: {reason}"
             )
+
+    def _list(self, name: str, reason: str) -> bool:
+        """Whether it is new."""
+        if name in self.reasons:
+            return False
+        self.reasons[name] = reason
+        if self.path is not None:
+            with open(self.path, "a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(f"{name}\t{reason}\n")
+        return True
+
+    def gather(self) -> None:
+        """Under several processes, each of which has met its own: the first one lists all of them."""
+        if world_size() == 1:
+            return
+        found: list[dict[str, str]] = [{} for _ in range(world_size())]
+        torch.distributed.all_gather_object(found, self.reasons)
+        for reasons in found:
+            for name, reason in reasons.items():
+                self._list(name, reason)

@@ -100,9 +100,8 @@ class ProgressBar:
         tenth = step * 10 // self._steps
         if self._show and not self._live and tenth > self._said:
             self._said = tenth
-            self._console.print(
-                f"{self._description}: {self._step} {step} of {self._steps}  {self._said_last}  {self._left(step)}"
-            )
+            said = f"{self._description}: {self._step} {step} of {self._steps}"
+            self._console.print("  ".join(filter(None, (said, self._said_last, self._left(step)))))
 
     def _left(self, step: int) -> str:
         seconds = (time.perf_counter() - self._started) / max(1, step - self._first) * (self._steps - step)

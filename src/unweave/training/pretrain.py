@@ -35,6 +35,7 @@ from unweave.training.pretrain_config import FIELDS, PretrainConfig, flag, read_
 from unweave.training.recipe import make_encoder, make_objective, make_train_config, make_views
 
 CONFIG = "config.yaml"
+SKIPPED = "skipped.txt"
 PROJECTORS = "projectors"
 """The folder, in a run's, of the phase that trains projectors alone."""
 PROBED = 4000
@@ -67,7 +68,7 @@ def pretrain(data: str, out: str | Path, config: PretrainConfig, *, progress: bo
     encoder = _encoder(config, out, say)
     objective = make_objective(config, steps_per_epoch)
     probe = _probe(source, config, views, steps_per_epoch, say) if rank() == 0 else None
-    skipped = Skipped(len(source), config.max_bad, out / ("skipped.txt" if rank() == 0 else f"skipped-{rank()}.txt"))
+    skipped = Skipped(len(source), config.max_bad, out / SKIPPED if rank() == 0 else None)
     images = _images(source, config, fabric, skipped, progress)
     for phase in phases:
         if phase is not phases[-1] and (out / CHECKPOINT).exists():
@@ -86,6 +87,7 @@ def pretrain(data: str, out: str | Path, config: PretrainConfig, *, progress: bo
             ) from None
         if run.stopped:
             break
+    skipped.gather()
     if len(skipped):
         say.print(f"{len(skipped)} images could not be read; they are listed in {skipped.path}")
     return run
