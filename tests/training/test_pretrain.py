@@ -168,10 +168,10 @@ def test_tensorboard_has_the_metrics(photo_folder, tmp_path):
 
 
 def test_checkpoints_are_written_by_the_clock(photo_folder, tmp_path, monkeypatch):
-    from unweave.training import loop
+    from unweave.training import logbook
 
     saved = []
-    monkeypatch.setattr(loop, "save_run", lambda path, step, *_: saved.append(step))
+    monkeypatch.setattr(logbook, "save_run", lambda path, step, *_: saved.append(step))
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now.__setitem__(0, now[0] + 25) or now[0])
     run(photo_folder, tmp_path, probe="none", checkpoint_minutes=1)

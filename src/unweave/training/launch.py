@@ -1,7 +1,9 @@
 """How many processes there are, and who starts them: we ourselves, torchrun or Slurm."""
 
+import atexit
 import os
 
+import torch.distributed as dist
 from lightning_fabric import Fabric
 
 from unweave.errors import UnweaveError
@@ -60,4 +62,12 @@ def launch(config: TrainConfig) -> Fabric:
         if type(error).__name__ not in ("MisconfigurationException", "ValueError", "RuntimeError"):
             raise
         raise UnweaveError(f"the processes cannot be started: {' '.join(str(error).split())[:300]}") from None
+    if dist.is_available() and dist.is_initialized():
+        atexit.register(_disconnect)
     return fabric
+
+
+def _disconnect() -> None:
+    """Before the interpreter ends: gloo's threads, were they still running then, would abort the process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

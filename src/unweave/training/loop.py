@@ -27,11 +27,12 @@ from unweave.processes import rank, world_size
 from unweave.training.checkpoint import remove_remains
 from unweave.training.config import TrainConfig
 from unweave.training.launch import launch
+from unweave.training.logbook import Evaluation, Logbook, train_mode
 from unweave.training.metrics import MetricsFile, ProgressBar
 from unweave.training.micro_batch import backward, backward_in_parts
 from unweave.training.optimizer import learning_rate, make_optimizer
 from unweave.training.order import batch_index, mix
-from unweave.training.resume import identity, resume, save_run
+from unweave.training.resume import identity, resume
 from unweave.training.stop import StopRequest
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -47,17 +48,6 @@ class ImageSource(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: Tensor, /) -> Tensor: ...
-
-
-class Evaluation(Protocol):
-    """Looks at the encoder every now and then while it is trained."""
-
-    every: int
-    """Steps between two looks; the last step always has one."""
-
-    def __call__(self, encoder: nn.Module) -> dict[str, float]:
-        """What goes to the metrics."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -109,11 +99,9 @@ def train(
     first = resume(out / CHECKPOINT, encoder, optimizer, objective, about)
     metrics = MetricsFile(out / METRICS, keep_until=first, tensorboard=config.tensorboard)
     generator = torch.Generator(device=fabric.device)
-    first_bad_step = torch.full((), -1, dtype=torch.int64, device=fabric.device)
-    started = time.perf_counter()
-    pace, saved, stopped, step = _Pace(config.batch_size), time.monotonic(), False, first - 1
+    started, stopped, done = time.perf_counter(), False, first
 
-    _train_mode(encoder)
+    train_mode(encoder)
     order = (batch_index(step, len(images), config) for step in range(first, config.steps))
     with (
         ProgressBar(config.steps, first, description, show=progress and rank() == 0) as bar,
@@ -121,6 +109,7 @@ def train(
         StopRequest(fabric.device) as stop,
         closing(_batches(images, order, fabric.device)) as batches,
     ):
+        book = Logbook(config, out / CHECKPOINT, about, encoder, optimizer, objective, metrics, bar, evaluation)
         for step, batch in enumerate(batches, first):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, config)
@@ -133,36 +122,14 @@ def train(
             objective.update(terms)
 
             done = step + 1
-            pace.steps += 1
-            bad = ~torch.isfinite(terms.loss.detach()) & (first_bad_step < 0)
-            first_bad_step = torch.where(bad, step, first_bad_step)
             stopped = stop.asked(done) and done < config.steps
-            last = stopped or done == config.steps
-            log = last or done % config.log_every == 0
-            look = evaluation is not None and (done == config.steps or done % evaluation.every == 0)
-            due = bool(config.checkpoint_every) and done % config.checkpoint_every == 0
-            if config.checkpoint_minutes is not None:
-                due |= time.monotonic() - saved > 60 * config.checkpoint_minutes
-            if log or look or due:
-                _stop_if_bad(int(first_bad_step), out / CHECKPOINT)
-            if log or look:
-                row = {"step": done, "lr": learning_rate(step, config), **terms.as_dict(), **pace.measure()}
-                if look and evaluation is not None:
-                    row |= _evaluate(evaluation, encoder)
-                metrics.write(row)
-                bar.show(row["loss"], row["images_per_second"])
-            if last or due:
-                save_run(out / CHECKPOINT, done, encoder, optimizer, objective, about)
-                saved = time.monotonic()
-            if look or due:
-                pace.restart()
-            bar.advance(done)
+            book.after(done, terms, stopping=stopped)
             if stopped:
                 break
     if world_size() > 1:
         torch.distributed.barrier()  # none leaves, and is taken for dead, while the first still writes
     encoder.eval()
-    return Run(step + 1, first, time.perf_counter() - started, metrics.rows, stopped)
+    return Run(done, first, time.perf_counter() - started, metrics.rows, stopped)
 
 
 def _batches(images: ImageSource, order: Iterable[Tensor], device: torch.device) -> Generator[Tensor, None, None]:
@@ -197,42 +164,6 @@ def _gradients(
     if config.micro_batch is None or config.micro_batch >= n:
         return backward(fabric, model, objective, make_pair(0, n))
     return backward_in_parts(fabric, model, objective, make_pair, n, config.micro_batch)
-
-
-def _evaluate(evaluation: Evaluation, encoder: nn.Module) -> dict[str, float]:
-    """On the first process, while the others wait for it."""
-    if rank() != 0:
-        return {}
-    encoder.eval()
-    with torch.no_grad():
-        found = evaluation(encoder)
-    _train_mode(encoder)
-    return found
-
-
-def _train_mode(encoder: nn.Module) -> None:
-    """A backbone that is not trained keeps the statistics of its batch norm too."""
-    encoder.train()
-    backbone = getattr(encoder, "backbone", None)
-    if isinstance(backbone, nn.Module) and not any(p.requires_grad for p in backbone.parameters()):
-        backbone.eval()
-
-
-class _Pace:
-    """Images a second since the last measurement, evaluations and checkpoints not counted."""
-
-    def __init__(self, batch_size: int) -> None:
-        self._batch_size, self.steps, self._rate = batch_size, 0, 0.0
-        self._since = time.perf_counter()
-
-    def measure(self) -> dict[str, float]:
-        if self.steps:
-            self._rate = self._batch_size * self.steps / (time.perf_counter() - self._since)
-        self.restart()
-        return {"images_per_second": self._rate}
-
-    def restart(self) -> None:
-        self.steps, self._since = 0, time.perf_counter()
 
 
 @contextmanager
@@ -286,9 +217,3 @@ def make_folder(out: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise UnweaveError(f"cannot write to the folder {out}: {error.strerror}; choose another") from None
-
-
-def _stop_if_bad(step: int, path: Path) -> None:
-    if step >= 0:
-        kept = f"the last good checkpoint is {path}" if path.exists() else "there was no checkpoint yet"
-        raise UnweaveError(f"the loss was not a finite number at step {step + 1}; {kept}; try a smaller lr or clip=1")
