@@ -5,6 +5,7 @@ Nothing heavy is imported before it is needed, so that help and errors come at o
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -203,6 +204,9 @@ def main(arguments: list[str] | None = None) -> int:
     except UnweaveError as error:
         print(f"unweave: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read our output, as `head` does, has had enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 141
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
             raise
