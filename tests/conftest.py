@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_sample_images
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -18,6 +19,18 @@ def photos() -> torch.Tensor:
     whole = [torch.from_numpy(image.copy()).permute(2, 0, 1) for image in load_sample_images().images]
     corners = [(40, 60), (200, 300), (120, 420), (300, 100)]
     return torch.stack([image[:, y : y + 96, x : x + 128] for image in whole for y, x in corners]).contiguous()
+
+
+@pytest.fixture(scope="session")
+def photo_folder(tmp_path_factory, photos) -> Path:
+    """Sixty crops of photographs as JPEGs, in two classes. Not to be written to."""
+    path = tmp_path_factory.mktemp("photos")
+    for i in range(60):
+        photo = photos[i % 8].permute(1, 2, 0).numpy()[i % 7 : 80 + i % 7, 2 * i % 40 : 80 + 2 * i % 40]
+        target = path / ("old" if i % 8 < 4 else "new") / f"{i:02}.jpg"
+        target.parent.mkdir(exist_ok=True)
+        Image.fromarray(photo).save(target, quality=90)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def test_the_readmes_code_runs(tmp_path):
         run("-c", block, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["views.py", "step.py"])
+@pytest.mark.parametrize("name", ["views.py", "step.py", "training.py"])
 def test_benchmarks_run(name, tmp_path):
     run(str(ROOT / "benchmarks" / name), "--quick", "--out", str(tmp_path / "out.json"))
     assert (tmp_path / "out.json").stat().st_size > 100

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unweave.augment import Pair, Views
     from unweave.data import Sprites
     from unweave.evaluation import score_spaces
+    from unweave.inference import SpacesModel, load
     from unweave.models import Encoder, SmallConvNet
     from unweave.objectives import BarlowTwins, DisentangledLoss, DualAscent, Fixed, SimCLR, VICReg
     from unweave.training import TrainConfig, train
@@ -26,12 +27,14 @@ __all__ = [
     "Pair",
     "SimCLR",
     "SmallConvNet",
+    "SpacesModel",
     "Sprites",
     "TrainConfig",
     "UnweaveError",
     "VICReg",
     "Views",
     "__version__",
+    "load",
     "score_spaces",
     "train",
 ]
@@ -43,6 +46,7 @@ __getattr__, __dir__ = attach(
         "augment": ("Pair", "Views"),
         "data": ("Sprites",),
         "evaluation": ("score_spaces",),
+        "inference": ("SpacesModel", "load"),
         "models": ("Encoder", "SmallConvNet"),
         "objectives": ("BarlowTwins", "DisentangledLoss", "DualAscent", "Fixed", "SimCLR", "VICReg"),
         "training": ("TrainConfig", "train"),

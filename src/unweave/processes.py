@@ -3,6 +3,7 @@
 Everything here is the identity on one process.
 """
 
+import os
 from typing import Any
 
 import torch
@@ -18,6 +19,14 @@ def world_size() -> int:
 def rank() -> int:
     """The place of this process among them."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+def processes_here() -> int:
+    """How many of them run on this machine, as their launcher tells."""
+    if (told := os.environ.get("LOCAL_WORLD_SIZE", "")).isdigit():  # torchrun's, known before they are connected
+        return int(told)
+    slurm = os.environ.get("SLURM_NTASKS_PER_NODE", "")
+    return min(int(slurm), world_size()) if slurm.isdigit() else world_size()
 
 
 class _Gather(torch.autograd.Function):

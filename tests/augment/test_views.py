@@ -187,3 +187,12 @@ def test_bad_settings_are_refused_in_one_line(build, words):
     with pytest.raises(UnweaveError, match=words) as error:
         build()
     assert "\n" not in str(error.value)
+
+
+def test_what_is_always_applied_may_differ_between_the_views():
+    sides = ([A.RandomSolarize(0.0, p=1.0)], [A.RandomSolarize(0.0, p=0.0)])
+    images = torch.rand(4, 3, 8, 8)
+    pair = A.Views({}, always=sides)(images)
+    torch.testing.assert_close(pair.a, 1 - images)
+    torch.testing.assert_close(pair.b, images)
+    assert "p=0.0" in repr(A.Views({}, always=sides))

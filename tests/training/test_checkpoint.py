@@ -1,4 +1,8 @@
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -42,6 +46,51 @@ def test_a_write_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(path, {"step": 2})
+    assert load_checkpoint(path)["step"] == 1
+
+
+WRITER = """
+import sys, torch
+from pathlib import Path
+from unweave.training import save_checkpoint
+for step in range(10**6):
+    save_checkpoint(Path(sys.argv[1]), {"step": step, "weights": torch.full((4_000_000,), float(step))})
+"""
+
+
+def test_killed_in_the_middle_of_a_write_the_file_before_is_whole(tmp_path):
+    path = tmp_path / "c.safetensors"
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
+    while not path.exists():
+        time.sleep(0.01)
+    until = time.monotonic() + 60
+    while True:  # stopped in the act: a file that is not whole yet, beside the one that is
+        assert time.monotonic() < until
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(0.01)
+        if list(tmp_path.glob(".c.safetensors.*.tmp")):
+            break
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    state = load_checkpoint(path)
+    assert (state["weights"] == state["step"]).all()
+    ckpt.remove_remains(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, {"step": 1})
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(path, {"step": 2})
+    assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]
     assert load_checkpoint(path)["step"] == 1
 
 

@@ -90,10 +90,10 @@ def test_metrics_tell_everything_about_every_space(uninterrupted):
 
 
 def test_every_image_is_seen_once_an_epoch():
-    from unweave.training.loop import _batch_index
+    from unweave.training.order import batch_index
 
     config = uw.TrainConfig(batch_size=10, seed=3)
-    epochs = [torch.cat([_batch_index(step, 45, config) for step in range(4 * e, 4 * e + 4)]) for e in range(3)]
+    epochs = [torch.cat([batch_index(step, 45, config) for step in range(4 * e, 4 * e + 4)]) for e in range(3)]
     for epoch in epochs:
         assert len(epoch.unique()) == 40
     assert not torch.equal(epochs[0], epochs[1])

@@ -52,7 +52,7 @@ class Views:
         groups: named lists of transforms, applied in their order. A pair of lists ``([…], […])`` gives the two views
             different distributions; where such a group is shared, its parameters are drawn from the first's or the
             second's with probability ½, image by image.
-        always: applied after the groups to every view, shared by none.
+        always: applied after the groups to every view, shared by none; a pair of lists is one for each view.
         all_pairs: make all M + 1 pairs of every image, instead of pair l mod (M + 1) of image l.
 
     >>> import torch, unweave.augment as A
@@ -67,7 +67,7 @@ class Views:
     def __init__(
         self,
         groups: Mapping[str, Group],
-        always: Transforms = (),
+        always: Transforms | tuple[Transforms, Transforms] = (),
         *,
         all_pairs: bool = False,
     ) -> None:
@@ -81,8 +81,8 @@ class Views:
         for group, value in enumerate(groups.values()):
             for a, b in _sides(self.groups[group], value):
                 self._steps.append(_Step(group, a, b, slice(column, column := column + 1 + a.draws)))
-        for a, _ in _sides("always", always):
-            self._steps.append(_Step(None, a, a, slice(column, column := column + 1 + a.draws)))
+        for a, b in _sides("always", always):
+            self._steps.append(_Step(None, a, b, slice(column, column := column + 1 + a.draws)))
         self._columns = column
         # A hundred small operations, launched one by one, would take a GPU longer than the views themselves.
         self._compiled_parameters = torch.compile(self.parameters, dynamic=False)
@@ -179,7 +179,8 @@ class Views:
 
     def __repr__(self) -> str:
         lines = [
-            f"  {'always' if group is None else self.groups[group]}: {[step.a for step in steps]}"
+            f"  {'always' if group is None else self.groups[group]}: "
+            f"{[step.a if step.a is step.b else (step.a, step.b) for step in steps]}"
             for group, steps in itertools.groupby(self._steps, lambda step: step.group)
         ]
         return "Views(\n" + "\n".join(lines) + "\n)"

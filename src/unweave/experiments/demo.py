@@ -107,6 +107,8 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
     )
     images, held_out = World(100_000, seed=1), World(400 if quick else 4000, seed=2)
     run = train(images, views, encoder, objective, config, out, description="unweave demo")
+    if run.stopped:
+        raise KeyboardInterrupt  # by SIGTERM: what half a run has learned is not to be scored
 
     z = embed(encoder, lambda index: views.plain(held_out[index]), torch.arange(len(held_out)))
     factors = {name: held_out.factors[name] for name in FACTORS}

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 DIFFERENCES = 2
-"""Dimensions up to which rows are subtracted one from another; where there are few, neighbours are too near for products.
-"""
+"""Dimensions up to which rows are subtracted one by one: where there are few, neighbours are too near for products."""
 
 
 def nearest_neighbour_entropy(z: Tensor, k: int = 3) -> Tensor:

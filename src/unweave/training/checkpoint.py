@@ -5,12 +5,14 @@ Tensors are stored as such; all else (step, λ's rule, the optimiser's settings)
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 from unweave.errors import UnweaveError
@@ -19,14 +21,22 @@ FORMAT = 1
 """Raised whenever an older unweave could not read what is written."""
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Either the old file or the new one is there, whole, whenever the machine stops."""
+@contextmanager
+def atomically(path: Path) -> Iterator[Path]:
+    """A name to write to; what is written there takes the place of ``path`` once it is safe on the disk.
+
+    Either the old file or the new one is there, whole, whenever the machine stops.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())  # safetensors makes files for the owner alone
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -34,12 +44,28 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def remove_remains(path: Path) -> None:
+    """Deletes what writes of ``path`` left behind that were killed half-way."""
+    for remains in path.parent.glob(f".{path.name}.*.tmp"):
+        remains.unlink(missing_ok=True)
+
+
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Writes nested dictionaries and lists of tensors, numbers, strings and None."""
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, "", tensors)
     metadata = {"unweave_format": str(FORMAT), "skeleton": json.dumps(skeleton)}
-    write_atomically(path, save(tensors, metadata))
+    with atomically(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:
+            raise OSError(str(error)) from None
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -14,6 +14,9 @@ class TrainConfig:
     """Optimiser steps."""
     batch_size: int = 256
     """Images a step, over all processes."""
+    micro_batch: int | None = None
+    """Images that go through the network at a time, in each process, where the whole batch does not fit into memory.
+    The gradient is that of the whole batch; batch norm sees a part at a time."""
     optimizer: Literal["adamw", "lars"] = "adamw"
     """AdamW, or LARS as the large-batch papers use it."""
     lr: float = 2e-3
@@ -40,6 +43,10 @@ class TrainConfig:
     """Steps between two lines of metrics."""
     checkpoint_every: int = 500
     """Steps between two checkpoints; 0 writes only the last."""
+    checkpoint_minutes: float | None = None
+    """Minutes between two checkpoints, besides."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too."""
     accelerator: str = "auto"
     """cpu, cuda, …; auto takes what there is."""
     devices: int = 1
@@ -53,6 +60,8 @@ class TrainConfig:
         for name in ("steps", "batch_size", "log_every", "devices", "nodes"):
             if getattr(self, name) < 1:
                 raise UnweaveError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise UnweaveError(f"micro_batch must be at least 1, not {self.micro_batch}")
         for name in ("warmup_steps", "weight_decay", "checkpoint_every", "final_lr", "momentum"):
             if getattr(self, name) < 0:
                 raise UnweaveError(f"{name} cannot be negative: {getattr(self, name)}")

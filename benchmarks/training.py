@@ -1,0 +1,215 @@
+"""Images a second of the real ``unweave train``, from files on disk, over the same step on images already on the GPU.
+
+    python benchmarks/training.py --data64 ../shared/data/tiny-imagenet --out results/benchmarks/training.json
+
+A ratio of 1 means that reading and decoding cost nothing. Where they do, ``decoding`` says how many images a second the
+machine can decode at all. Beside it, lightly's SimCLR on the same files, network and batch. The 224px files are made
+here: photographs enlarged to 500×375, with noise so that they compress like photographs, as JPEGs of quality 90.
+"""
+
+import argparse
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from unweave.data.loader import CachedImages, load_images
+from unweave.data.memory import cores
+from unweave.data.source import Source, open_source
+from unweave.experiments.provenance import provenance
+from unweave.models import Encoder
+from unweave.training.loop import train
+from unweave.training.pretrain import pretrain
+from unweave.training.pretrain_config import PretrainConfig
+from unweave.training.recipe import make_encoder, make_objective, make_train_config, make_views
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+PRECISION = "bf16-mixed" if DEVICE.type == "cuda" else "32-true"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained on what."""
+
+    name: str
+    data: str
+    steps: int
+    config: PretrainConfig
+
+
+def make_jpegs(folder: Path, count: int, photographs: Source | None) -> None:
+    def make(i: int) -> None:
+        rng = np.random.default_rng(i)
+        if photographs is not None:
+            encoded = photographs.read(i % len(photographs))
+            image = Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded)
+        else:
+            image = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
+        pixels = np.asarray(image.convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)).astype(np.int16)
+        noisy = (pixels + rng.integers(-24, 25, pixels.shape, dtype=np.int16)).clip(0, 255).astype(np.uint8)
+        Image.fromarray(noisy).save(folder / f"{i:05}.jpg", quality=90)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(make, range(count)))
+
+
+def steady(rows: list[dict[str, float]]) -> float:
+    """The median pace of the later two thirds of a run."""
+    rates = [row["images_per_second"] for row in rows]
+    return float(np.median(rates[len(rates) // 3 :]))
+
+
+def of_the_command(case: Case) -> float:
+    source = open_source(case.data)
+    epochs = -(-case.steps * case.config.batch_size // len(source))
+    with tempfile.TemporaryDirectory() as out:
+        run = pretrain(case.data, out, replace(case.config, epochs=epochs), progress=False)
+    return steady(run.metrics)
+
+
+def of_the_same_step(case: Case) -> float:
+    config = case.config
+    n, size = max(2 * config.batch_size, 1024 if DEVICE.type == "cuda" else 1), config.working_size
+    images = CachedImages(torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8, device=DEVICE))
+    settings = make_train_config(config, 1, case.steps, devices=1, nodes=1, precision=PRECISION)
+    encoder, objective = make_encoder(config), make_objective(config, case.steps)
+    with tempfile.TemporaryDirectory() as out:
+        run = train(images, make_views(config), encoder, objective, settings, out, progress=False)
+    return steady(run.metrics)
+
+
+def of_decoding(case: Case) -> float:
+    source = open_source(case.data)
+    images = load_images(source, case.config.working_size, cache="none", workers=case.config.workers)
+    batch = case.config.batch_size
+    order = [torch.randint(len(source), (batch,)) for _ in range(max(3, min(case.steps, 40)))]
+    batches = images.batches(order, torch.device("cpu"))
+    next(batches)  # the workers' start is not counted
+    started = time.perf_counter()
+    done = sum(len(images) for images in batches)
+    return done / (time.perf_counter() - started)
+
+
+class Files(torch.utils.data.Dataset):
+    """As lightly's users write it: an image from its file, through lightly's transform."""
+
+    def __init__(self, source: Source, transform: Callable[[Image.Image], list[torch.Tensor]]) -> None:
+        self.source, self.transform = source, transform
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, i: int) -> list[torch.Tensor]:
+        encoded = self.source.read(i)
+        image = Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded)
+        return self.transform(image.convert("RGB"))
+
+
+def of_lightly(case: Case, steps: int) -> float:
+    """Steady pace: what its workers have made ready before the clock starts is used up first."""
+    from lightly.loss import NTXentLoss
+    from lightly.transforms import SimCLRTransform
+    from torch.utils.data import DataLoader, RandomSampler
+
+    config = replace(case.config, styles=False)
+    dataset = Files(open_source(case.data), SimCLRTransform(input_size=config.size))
+    workers = cores() if config.workers is None else config.workers
+    warm = 2 * workers + 2
+    sampler = RandomSampler(dataset, replacement=True, num_samples=(warm + steps) * config.batch_size)
+    loader = DataLoader(
+        dataset, config.batch_size, sampler=sampler, num_workers=workers, pin_memory=DEVICE.type == "cuda"
+    )
+    encoder: Encoder = make_encoder(config).to(DEVICE, memory_format=torch.channels_last)
+    criterion = NTXentLoss(temperature=config.temperature)
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=config.lr)
+    started = 0.0
+    for done, views in enumerate(loader):
+        if done == warm:
+            started = time.perf_counter()
+        a, b = (v.to(DEVICE, memory_format=torch.channels_last, non_blocking=True) for v in views)
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=DEVICE.type == "cuda"):
+            loss = criterion(encoder(a)["content"], encoder(b)["content"])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if DEVICE.type == "cuda":
+            torch.cuda.synchronize()
+    return steps * config.batch_size / (time.perf_counter() - started)
+
+
+def measure(case: Case, lightly_steps: int) -> dict[str, object]:
+    row: dict[str, object] = {
+        "name": case.name, "backbone": case.config.backbone, "size": case.config.size, "cache": case.config.cache,
+        "batch_size": case.config.batch_size, "decode_size": case.config.working_size,
+    }  # fmt: skip
+    for styles in (True, False):
+        this = replace(case, config=replace(case.config, styles=styles))
+        command, ceiling = of_the_command(this), of_the_same_step(this)
+        row["with styles" if styles else "without styles"] = {
+            "images_per_second": round(command, 1),
+            "on_images_already_there": round(ceiling, 1),
+            "ratio": round(command / ceiling, 4),
+        }
+        print(case.name, row, flush=True)
+    row["decoding_images_per_second"] = round(of_decoding(case), 1)
+    try:
+        theirs = of_lightly(case, lightly_steps)
+    except ImportError:
+        row["lightly"] = "not installed"
+    else:
+        row["lightly_simclr_images_per_second"] = round(theirs, 1)
+        row["times_lightly"] = round(float(row["without styles"]["images_per_second"]) / theirs, 2)  # type: ignore[index]
+    print(case.name, row, flush=True)
+    return row
+
+
+def cases(folder: Path, data64: Path | None, *, quick: bool) -> list[Case]:
+    common: dict[str, object] = {"probe": "none", "log_every": 10, "checkpoint_minutes": 1e6}
+    if quick:
+        tiny = PretrainConfig(
+            backbone="test_resnet", size=32, decode_size=40, batch_size=8, dim=16, hidden=32, workers=1, probe="none",
+            log_every=1, checkpoint_minutes=1e6,
+        )  # fmt: skip
+        return [Case("quick, cached", str(folder), 6, tiny), Case("quick", str(folder), 6, replace(tiny, cache="none"))]
+    big = PretrainConfig(
+        backbone="resnet50", size=224, decode_size=256, batch_size=256, cache="none", blur=(1.0, 0.1), **common
+    )  # type: ignore[arg-type]
+    found = [Case("224px JPEG files", str(folder), 120, big)]
+    if data64 is not None:
+        small = PretrainConfig(size=64, decode_size=64, batch_size=1024, **common)  # type: ignore[arg-type]
+        found.insert(0, Case("64px Parquet, cached", str(data64), 400, small))
+        found.insert(1, Case("64px Parquet, streamed", str(data64), 100, replace(small, cache="none")))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--data64", type=Path, help="64px images: a folder, or Parquet files")
+    parser.add_argument("--jpegs", type=int, default=4000, help="224px files to make")
+    parser.add_argument("--quick", action="store_true", help="tiny cases on any device, to see that it runs")
+    options = parser.parse_args()
+    if not options.quick and DEVICE.type == "cpu":
+        raise SystemExit("this benchmark needs a GPU; --quick runs anywhere")
+    started = time.perf_counter()
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        make_jpegs(Path(folder), 40 if options.quick else options.jpegs, options.data64 and open_source(options.data64))
+        for case in cases(Path(folder), options.data64, quick=options.quick):
+            rows.append(measure(case, 2 if options.quick else 2 * cores()))
+            if options.out:
+                report = {**provenance("lightly", "pillow"), "seconds": round(time.perf_counter() - started, 1)}
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                options.out.write_text(json.dumps({**report, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""From a source to batches on the device: decoded once and kept, or streamed from worker processes.
+
+    order of images ─► chunks ─► workers decode ─► a batch in pinned memory ─► device, ahead of the step that needs it
+
+An image that cannot be read is listed, and the next readable one of the source stands in its place: the number of
+images, and so which of them a step sees, is the same on every process, with any cache, and after a restart.
+"""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from unweave.data.images import UnreadableImageError, decode
+from unweave.data.memory import available_memory, default_workers, free_shared_memory
+from unweave.data.prefetch import empty_for, prefetch
+from unweave.data.skipped import Skipped
+from unweave.data.source import Source
+from unweave.errors import UnweaveError
+
+Cache = Literal["auto", "gpu", "ram", "none"]
+CHUNK = 32
+"""Images a worker decodes at a time: several workers share one batch."""
+NEIGHBOURS = 100
+"""How many images in a row may be unreadable before the whole source is taken to be."""
+
+AHEAD = 4
+"""Chunks each worker decodes before they are asked for."""
+
+Bad = list[tuple[int, str]]
+Decoded = tuple[Tensor | np.ndarray, Bad, bool]
+
+
+def load_images(
+    source: Source,
+    size: int,
+    *,
+    cache: Cache = "auto",
+    workers: int | None = None,
+    device: torch.device | str = "cpu",
+    skipped: Skipped | None = None,
+    watch: Callable[[int], None] | None = None,
+) -> "CachedImages | StreamedImages":
+    """Images of ``size`` pixels a side, ready to train on.
+
+    Args:
+        source: what ``open_source`` gives.
+        size: pixels a side: each image's central square is resized to it.
+        cache: where decoded images are kept: the GPU's memory, the machine's, nowhere, or wherever they fit.
+        workers: processes that decode; by default as many as there are cores.
+        device: where batches are wanted.
+        skipped: collects what cannot be read; by default nothing may be unreadable.
+        watch: is told how many images are decoded, while they are.
+    """
+    device = torch.device(device)
+    workers = default_workers() if workers is None else workers
+    skipped = Skipped(len(source), 0.0) if skipped is None else skipped
+    streamed = StreamedImages(source, size, workers, skipped)
+    kept_on = _place(cache, len(source) * 3 * size**2, device)
+    if kept_on is None:
+        return streamed
+    store = torch.empty(len(source), 3, size, size, dtype=torch.uint8, device=kept_on)
+    start = 0
+    for chunk in streamed.chunks(torch.arange(len(source)).split(CHUNK)):
+        store[start : start + len(chunk)].copy_(chunk, non_blocking=True)
+        start += len(chunk)
+        if watch:
+            watch(start)
+    return CachedImages(store)
+
+
+class CachedImages:
+    """All images, decoded, in one uint8 tensor (n, 3, size, size) on the GPU or in memory."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        return self.images[index.to(self.images.device)].to(index.device)
+
+    def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
+        """The images of each index in turn, on ``device``."""
+        here, rows = self.images.device, self.images.shape[1:]
+        if here == device or here.type != "cpu":
+            return (self.images[index.to(here, non_blocking=True)].to(device) for index in order)
+        gathered = (
+            torch.index_select(self.images, 0, index, out=empty_for(device, len(index), *rows)) for index in order
+        )
+        return prefetch(gathered, device)
+
+
+class StreamedImages:
+    """Images decoded anew whenever they are asked for, by worker processes that work ahead."""
+
+    def __init__(self, source: Source, size: int, workers: int, skipped: Skipped) -> None:
+        self.source, self.size, self.workers, self.skipped = source, size, workers, skipped
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        return self._take(Decoding(self.source, self.size)[index.tolist()]).to(index.device)
+
+    def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
+        """The images of each index in turn, on ``device``."""
+        lengths: list[int] = []  # of the batches whose chunks are on their way
+
+        def chunked() -> Iterator[Tensor]:
+            for index in order:
+                lengths.append(len(index))
+                yield from index.split(CHUNK)
+
+        chunks = self.chunks(chunked())
+
+        def joined() -> Iterator[Tensor]:
+            for first in chunks:
+                n = lengths.pop(0)
+                rest = islice(chunks, -(-n // CHUNK) - 1)
+                yield torch.cat([first, *rest], out=empty_for(device, n, *first.shape[1:]))
+
+        return prefetch(joined(), device)
+
+    def chunks(self, order: Iterable[Tensor]) -> Iterator[Tensor]:
+        """The images of each index in turn, as the workers give them."""
+        in_flight = self.workers * AHEAD * CHUNK * 3 * self.size**2
+        loader = DataLoader(
+            Decoding(self.source, self.size, through_pipe=in_flight > 0.8 * free_shared_memory()),
+            sampler=_Once(order),
+            batch_size=None,
+            num_workers=self.workers,
+            prefetch_factor=AHEAD if self.workers else None,
+            worker_init_fn=_leave_signals_to_the_parent,
+        )
+        # The workers are forked here, by the calling thread, and not by one that only waits for batches.
+        return self._taken(iter(loader))
+
+    def _taken(self, decoded: Iterator[Decoded]) -> Iterator[Tensor]:
+        try:
+            for item in decoded:
+                yield self._take(item)
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            reason = " ".join(str(error).split())
+            raise UnweaveError(
+                f"a process that decodes images died ({reason[:120]}); it may want memory: take fewer --workers, or "
+                "--workers 0, or a larger /dev/shm"
+            ) from None
+        finally:
+            del decoded  # the last reference: its workers end here, not whenever an error's traceback is forgotten
+
+    def _take(self, decoded: Decoded) -> Tensor:
+        images, bad, lost = decoded
+        if bad:
+            self.source.check()
+        for i, reason in bad:
+            self.skipped.add(self.source.name(i), reason)
+        if lost:
+            i, reason = bad[-1]
+            raise UnweaveError(
+                f"{NEIGHBOURS} images in a row cannot be read; the last is {self.source.name(i)}: {reason}"
+            )
+        return torch.as_tensor(images)
+
+
+class Decoding(Dataset[Decoded]):
+    """What a worker does: numbers in; images, those that could not be read, and whether there was no replacement.
+
+    Tensors travel between processes in shared memory, arrays through a pipe: slower, but containers often have little.
+    """
+
+    def __init__(self, source: Source, size: int, *, through_pipe: bool = False) -> None:
+        self.source, self.size, self.through_pipe = source, size, through_pipe
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: Sequence[int]) -> Decoded:
+        images = torch.empty(len(index), 3, self.size, self.size, dtype=torch.uint8)
+        bad: Bad = []
+        for row, first in enumerate(index):
+            for ahead in range(min(NEIGHBOURS, len(self))):
+                i = (int(first) + ahead) % len(self)
+                try:
+                    images[row] = decode_one(self.source, i, self.size)
+                    break
+                except UnreadableImageError as error:
+                    bad.append((i, str(error)))
+            else:
+                return images, bad, True
+        return (images.numpy() if self.through_pipe else images), bad, False
+
+
+def decode_one(source: Source, i: int, size: int) -> Tensor:
+    """Image i of a source (3, size, size)."""
+    try:
+        encoded = source.read(i)
+    except UnreadableImageError:
+        raise
+    except Exception as error:  # a foreign data set's own troubles with one image
+        raise UnreadableImageError(" ".join(str(error).split()) or type(error).__name__) from None
+    return torch.from_numpy(decode(encoded, size).copy()).permute(2, 0, 1)
+
+
+class _Once:
+    """Lets a DataLoader draw indices from an iterator, as it needs them."""
+
+    def __init__(self, order: Iterable[Tensor]) -> None:
+        self._order = order
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (index.tolist() for index in self._order)
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """Slurm and Ctrl-C signal every process; the run decides, and must still get the batch it waits for.
+
+    A worker told to end does so half a minute later at most, when its parent had time to finish its step.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: signal.alarm(30))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _place(cache: Cache, needed: int, device: torch.device) -> torch.device | None:
+    """Where decoded images are to be kept; None where they are not."""
+    memory = available_memory()
+    gpu: Any = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    if cache == "gpu" and not gpu:
+        raise UnweaveError(f"--cache gpu: there is no GPU here, the device is {device}; take ram, none or auto")
+    for kind, free in (("gpu", gpu), ("ram", memory)):
+        if cache == kind and needed > 0.9 * free:
+            raise UnweaveError(
+                f"--cache {kind}: the decoded images take {needed / 2**30:.1f} GB, {free / 2**30:.1f} GB are free"
+            )
+    if cache == "gpu" or (cache == "auto" and needed < 0.4 * gpu):
+        return device
+    if cache == "ram" or (cache == "auto" and needed < 0.4 * memory):
+        return torch.device("cpu")
+    return None

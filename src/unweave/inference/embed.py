@@ -1,0 +1,91 @@
+"""``unweave embed``: h and every space's z of every image, as a Parquet file."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from unweave._version import __version__
+from unweave.data.loader import StreamedImages
+from unweave.data.memory import default_workers
+from unweave.data.skipped import Skipped
+from unweave.data.source import MISSING, Source
+from unweave.errors import UnweaveError
+from unweave.inference.model import SpacesModel
+from unweave.training.checkpoint import atomically
+
+
+def embed_images(
+    model: SpacesModel,
+    source: Source,
+    out: str | Path,
+    *,
+    batch_size: int = 256,
+    device: torch.device | str = "cpu",
+    workers: int | None = None,
+    max_bad: float = 0.01,
+    watch: Callable[[int], None] | None = None,
+) -> Skipped:
+    """Writes ``path``, ``label`` (null where there is none), ``h`` and a column for each space, a row an image.
+
+    The features are lists of float32. Images that cannot be read have no row; they are returned.
+    """
+    out, device = Path(out), torch.device(device)
+    skipped = Skipped(len(source), max_bad)
+    model.to(device)
+    writer: pq.ParquetWriter | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomically(out) as temporary:
+            try:
+                for table in _tables(model, source, skipped, batch_size, device, workers, watch):
+                    writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
+                    writer.write_table(table)
+                if writer is None:
+                    raise UnweaveError("not one of the images can be read")
+            finally:
+                if writer is not None:
+                    writer.close()
+    except OSError as error:
+        raise UnweaveError(f"cannot write {out}: {error.strerror or error}") from None
+    return skipped
+
+
+def _tables(
+    model: SpacesModel,
+    source: Source,
+    skipped: Skipped,
+    batch_size: int,
+    device: torch.device,
+    workers: int | None,
+    watch: Callable[[int], None] | None,
+) -> Iterator[pa.Table]:
+    stream = StreamedImages(source, model.size, default_workers() if workers is None else workers, skipped)
+    order = torch.arange(len(source)).split(batch_size)
+    done = 0
+    for index, images in zip(order, stream.batches(order, device), strict=True):
+        done += len(index)
+        names = [source.name(i) for i in index.tolist()]
+        kept = [row for row, name in enumerate(names) if name not in skipped.reasons]
+        if kept:
+            with torch.inference_mode():
+                features = model(images[kept])
+            yield _table(source, index[kept].tolist(), [names[row] for row in kept], features)
+        if watch:
+            watch(done)
+
+
+def _table(source: Source, numbers: list[int], names: list[str], features: dict[str, Tensor]) -> pa.Table:
+    labels = [None if source.labels is None else source.labels[i] for i in numbers]
+    columns: dict[str, Any] = {
+        "path": pa.array(names, pa.string()),
+        "label": pa.array([None if label == MISSING else label for label in labels], pa.int64()),
+    }
+    for space, z in features.items():
+        flat = pa.array(z.float().cpu().contiguous().view(-1).numpy())
+        columns[space] = pa.FixedSizeListArray.from_arrays(flat, z.shape[1])
+    return pa.table(columns).replace_schema_metadata({"unweave": __version__})

@@ -1,0 +1,141 @@
+"""The model of a run gives the same features from its folder, its export and ONNX."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors import safe_open
+
+import unweave as uw
+from unweave.data.images import decode
+from unweave.data.source import MISSING, open_source
+from unweave.errors import UnweaveError
+from unweave.inference import embed_images, export_run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
+from tiny_pretrain import run
+
+NAMES = ("h", "content", "spatial", "appearance")
+
+
+@pytest.fixture(scope="module")
+def trained(photo_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained") / "run"
+    run(photo_folder, out, epochs=1, probe="none", backbone="test_resnet", depth=2)
+    return out
+
+
+@pytest.fixture(scope="module")
+def images(photo_folder):
+    paths = sorted(photo_folder.rglob("*.jpg"))[:9]
+    return torch.from_numpy(np.stack([decode(path, 32) for path in paths])).permute(0, 3, 1, 2)
+
+
+def test_loading_names_the_spaces_and_is_ready_to_use(trained, images):
+    model = uw.load(trained)
+    assert not model.training
+    assert model.spaces == NAMES[1:]
+    with torch.no_grad():
+        out = model(images)
+        assert {name: tuple(z.shape) for name, z in out.items()} == {"h": (9, 96), **dict.fromkeys(NAMES[1:], (9, 8))}
+        torch.testing.assert_close(model(images.float() / 255)["content"], out["content"])
+
+
+def test_features_are_those_the_encoder_was_trained_to_give(trained, images):
+    from unweave.training.recipe import make_views
+
+    model = uw.load(trained)
+    plain = make_views(model.config).plain(images)
+    with torch.no_grad():
+        torch.testing.assert_close(model.encoder(plain)["spatial"], model(images)["spatial"])
+
+
+def test_loading_draws_no_random_numbers(trained):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    uw.load(trained)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_an_export_gives_the_same_features(trained, images, tmp_path):
+    model = uw.load(trained)
+    export_run(model, tmp_path, onnx=False)
+    assert {p.name for p in tmp_path.iterdir()} == {"model.safetensors", "config.yaml"}
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert file.metadata()["format"] == "pt"
+    again = uw.load(tmp_path)
+    with torch.no_grad():
+        for name, z in model(images).items():
+            assert torch.equal(again(images)[name], z)
+
+
+def test_onnx_gives_the_same_features_for_any_number_of_images(trained, images, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = uw.load(trained)
+    export_run(model, tmp_path)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert [o.name for o in session.get_outputs()] == list(NAMES)
+    for n in (1, 9):
+        outputs = session.run(None, {"images": (images[:n].float() / 255).numpy()})
+        with torch.no_grad():
+            for z, expected in zip(outputs, model(images[:n]).values(), strict=True):
+                torch.testing.assert_close(torch.from_numpy(z), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_one_image_from_a_path(trained, photo_folder, images):
+    model = uw.load(trained)
+    path = sorted(photo_folder.rglob("*.jpg"))[0]
+    one = model.embed(str(path))
+    with torch.no_grad():
+        torch.testing.assert_close(one["content"], model(images[:1])["content"][0], atol=1e-5, rtol=1e-4)
+    with pytest.raises(UnweaveError, match="cannot be read"):
+        model.embed(b"no image")
+
+
+def test_embeddings_are_written_with_path_and_label(trained, photo_folder, tmp_path):
+    model, source = uw.load(trained), open_source(photo_folder)
+    source.labels[3] = MISSING
+    done = []
+    embed_images(model, source, tmp_path / "z.parquet", batch_size=25, workers=1, watch=done.append)
+    assert done == [25, 50, 60]
+    table = pq.read_table(tmp_path / "z.parquet")
+    assert table.column_names == ["path", "label", *NAMES]
+    assert table["path"].to_pylist() == [source.name(i) for i in range(60)]
+    assert table["label"].to_pylist() == [None if label == MISSING else label for label in source.labels]
+    expected = model.embed(photo_folder / source.name(41))
+    for name in NAMES:
+        found = torch.tensor(table[name][41].as_py())
+        torch.testing.assert_close(found, expected[name], atol=1e-4, rtol=1e-3)
+    assert [p.name for p in tmp_path.iterdir()] == ["z.parquet"]
+
+
+def test_unreadable_images_have_no_row(trained, photo_folder, tmp_path):
+    (tmp_path / "photos").mkdir()
+    for i, path in enumerate(sorted(photo_folder.rglob("*.jpg"))[:5]):
+        (tmp_path / "photos" / f"{i}.jpg").write_bytes(b"" if i == 2 else path.read_bytes())
+    source = open_source(tmp_path / "photos")
+    with pytest.raises(UnweaveError, match="--max-bad"):
+        embed_images(uw.load(trained), source, tmp_path / "z.parquet", workers=0)
+    assert not list(tmp_path.glob("*z.parquet*"))
+    skipped = embed_images(uw.load(trained), source, tmp_path / "z.parquet", workers=0, max_bad=0.5)
+    assert list(skipped.reasons) == ["2.jpg"]
+    table = pq.read_table(tmp_path / "z.parquet")
+    assert table["path"].to_pylist() == ["0.jpg", "1.jpg", "3.jpg", "4.jpg"]
+    assert table["label"].to_pylist() == [None] * 4
+
+
+def test_folders_that_are_no_run(tmp_path, trained):
+    for path, words in ((tmp_path, "no run of"), (tmp_path / "nowhere", "no such folder")):
+        with pytest.raises(UnweaveError, match=words):
+            uw.load(path)
+    (tmp_path / "config.yaml").write_bytes((trained / "config.yaml").read_bytes())
+    with pytest.raises(UnweaveError, match="no checkpoint yet"):
+        uw.load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(UnweaveError, match="cannot be read") as error:
+        uw.load(tmp_path)
+    assert "\n" not in str(error.value)

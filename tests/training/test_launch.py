@@ -1,0 +1,49 @@
+import pytest
+
+from unweave.errors import UnweaveError
+from unweave.training import TrainConfig
+from unweave.training.launch import launch, processes
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"}
+SLURM = {"SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train"}
+
+
+@pytest.fixture(autouse=True)
+def _bare(monkeypatch):
+    for name in (*TORCHRUN, *SLURM):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_by_ourselves():
+    assert processes(None, None) == (1, 1)
+    assert processes(8, 4) == (8, 4)
+
+
+@pytest.mark.parametrize("environment", [TORCHRUN, SLURM])
+def test_as_torchrun_and_slurm_have_started_them(monkeypatch, environment):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert processes(None, None) == (4, 2)
+    assert processes(4, 2) == (4, 2)
+    with pytest.raises(UnweaveError, match=r"--devices is 3, but .* has started 4"):
+        processes(3, None)
+
+
+def test_a_shell_inside_a_slurm_allocation_is_no_task(monkeypatch):
+    for name, value in {**SLURM, "SLURM_JOB_NAME": "bash"}.items():
+        monkeypatch.setenv(name, value)
+    assert processes(None, None) == (1, 1)
+
+
+def test_tasks_that_do_not_divide(monkeypatch):
+    for name, value in {**SLURM, "SLURM_NTASKS": "7"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UnweaveError, match="ntasks-per-node"):
+        processes(None, None)
+
+
+@pytest.mark.parametrize("settings", [{"accelerator": "quantum"}, {"strategy": "telepathy", "accelerator": "cpu"}])
+def test_what_fabric_does_not_know_is_one_line(settings):
+    with pytest.raises(UnweaveError, match="cannot be started") as error:
+        launch(TrainConfig(**settings))
+    assert "\n" not in str(error.value)
