@@ -14,6 +14,7 @@ def ranks(x: Tensor) -> Tensor:
 def mean_correlation(recovered: Tensor, true: Tensor) -> float:
     """Mean |Spearman correlation| of the best one-to-one matching of recovered (n, k) and true (n, l) variables.
 
+    >>> import torch
     >>> true = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
     >>> mean_correlation(-true.flip(1).exp(), true)
     1.0...
