@@ -248,6 +248,31 @@ class RandomZoom(AffineTransform):
         return _stack3x3([[inverse, zero, zero], [zero, inverse, zero]])
 
 
+class RandomPadOrCrop(RandomZoom):
+    """Half of the images are padded with black, half are cropped about their centre; both go back to their size.
+
+    The zoom of the ColorDSprites experiments: padded by up to int(side/10·s − 1) pixels on every side, or cropped to
+    between int(side/s) pixels and all. Both are a change of scale about the centre.
+    """
+
+    draws = 2
+
+    def __init__(
+        self, strength: float, interpolation: Literal["bilinear", "nearest"] = "bilinear", *, p: float = 1.0
+    ) -> None:
+        if strength < 1:
+            raise UnweaveError(f"RandomPadOrCrop: strength must be at least 1, not {strength}")
+        super().__init__((1 / strength, strength), interpolation, p=p)
+        self.strength = strength
+
+    def _draw(self, u: Tensor, size: Size) -> Params:
+        side = size[0]
+        most, least = max(int(side / 10 * self.strength - 1), 0), max(int(side / self.strength), 1)
+        padded = side + 2 * (u[:, 1] * (most + 1)).floor()
+        cropped = least + (u[:, 1] * (side - least + 1)).floor()
+        return {"scale": side / torch.where(u[:, 0] < 0.5, padded, cropped)}
+
+
 class GaussianBlur(RowTransform):
     """Blurs with a Gaussian of uniform width, edges reflected. As torchvision's, plus ``p``."""
 

@@ -9,6 +9,7 @@ the content space; each invariance sees only the pairs whose shared latents its 
 Legend: n images, d_m dimensions of space m, z_a[m] and z_b[m] (n, d_m), shared (n,) the kind of each pair.
 """
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -165,7 +166,7 @@ class DisentangledLoss(nn.Module):
         if self._updates > self.rule.warmup:
             if self._updates % WARN_EVERY == 0:
                 self._warn_of_collapse(alive, terms)
-            if self._updates % self.rule.interval == 0:
+            if self._updates % self.rule.interval == 0 and self._updates <= (self.rule.settle or math.inf):
                 constraint = terms.constraint.to(self.weights)
                 self.weights.copy_(self.rule.step(self.weights, constraint, alive, self.tolerances))
 

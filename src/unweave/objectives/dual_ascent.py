@@ -46,6 +46,8 @@ class DualAscent:
     """The first λ; the base method's own by default."""
     warmup: int = 0
     """Calls of ``update`` before the weights begin to move."""
+    settle: int | None = None
+    """Calls of ``update`` after which they stay, while the learning rate still falls; None for never."""
     interval: int = 1
     """Calls of ``update`` between two moves of the weights: the paper's outer loop."""
     maximum: float = 1e6
@@ -62,6 +64,8 @@ class DualAscent:
             raise UnweaveError(f"DualAscent: rule is one of {', '.join(RULES)}, not {self.rule!r}")
         if self.interval < 1:
             raise UnweaveError(f"DualAscent: interval must be at least 1, not {self.interval}")
+        if self.settle is not None and self.settle < self.warmup:
+            raise UnweaveError(f"DualAscent: settle ({self.settle}) cannot come before warmup ({self.warmup}) is over")
         if not 0 <= self.retreat < 1:
             raise UnweaveError(f"DualAscent: retreat must be in [0, 1), not {self.retreat}")
         for name in ("lr", "warmup", "maximum", "min_variance", "min_rank"):

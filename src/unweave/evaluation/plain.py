@@ -1,0 +1,87 @@
+"""Linear probes as most people run them: scikit-learn's defaults, on any device.
+
+Their penalty is a fixed number, so that what a space hardly says, in directions of little variance, they hardly hear.
+The probes of ``probes.py`` choose their penalty relative to the features' variance, and hear it.
+
+Legend: n rows, d features, k outputs or classes.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unweave.evaluation.probes import r2
+
+
+class Ridge:
+    """min ‖y − x·w − b‖² + α‖w‖²: scikit-learn's ``Ridge``.
+
+    >>> x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    >>> round(Ridge().fit(x[:100], x[:100, :1] + 1).score(x[100:], x[100:, :1] + 1), 3)
+    1.0
+    """
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def fit(self, x: Tensor, y: Tensor) -> "Ridge":
+        """Features (n, d), targets (n, k); returns itself."""
+        x, y = x.double(), y.double().view(len(y), -1)
+        mean_x, mean_y = x.mean(0), y.mean(0)
+        x, y = x - mean_x, y - mean_y
+        gram = x.T @ x + self.alpha * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        self.coef = torch.linalg.solve(gram, x.T @ y)
+        self.intercept = mean_y - mean_x @ self.coef
+        return self
+
+    def score(self, x: Tensor, y: Tensor) -> float:
+        """r², the mean over outputs."""
+        return float(r2(x.double() @ self.coef + self.intercept, y.double().view(len(y), -1)).mean())
+
+
+class LogisticRegression:
+    """min C·Σ cross entropy + ½‖w‖² over all classes together: scikit-learn's ``LogisticRegression``.
+
+    >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    >>> y = torch.arange(300) % 3
+    >>> LogisticRegression().fit(x + 9 * y[:, None], y).score(x + 9 * y[:, None], y)
+    1.0
+    """
+
+    def __init__(self, C: float = 1.0, iterations: int = 200) -> None:
+        self.C, self.iterations = C, iterations
+
+    def fit(self, x: Tensor, y: Tensor) -> "LogisticRegression":
+        """Features (n, d), classes (n,) from 0; returns itself."""
+        x = x.double()
+        classes = int(y.max()) + 1
+        self.weight = torch.zeros(x.shape[1], classes, dtype=x.dtype, device=x.device, requires_grad=True)
+        self.bias = torch.zeros(classes, dtype=x.dtype, device=x.device, requires_grad=True)
+        solver = torch.optim.LBFGS(
+            [self.weight, self.bias],
+            max_iter=self.iterations,
+            tolerance_grad=1e-6,
+            tolerance_change=1e-10,
+            history_size=10,
+            line_search_fn="strong_wolfe",
+        )
+
+        def closure() -> Tensor:
+            solver.zero_grad()
+            # Divided by n: the same minimum, and steps that do not hang on the number of rows.
+            loss = F.cross_entropy(x @ self.weight + self.bias, y) + self.weight.square().sum() / (2 * self.C * len(x))
+            loss.backward()
+            return loss
+
+        with torch.enable_grad():
+            solver.step(closure)  # type: ignore[no-untyped-call]
+        return self
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """The class of each row."""
+        return (x.double() @ self.weight + self.bias).argmax(1)
+
+    def score(self, x: Tensor, y: Tensor) -> float:
+        """Accuracy."""
+        return float((self.predict(x) == y).double().mean())
