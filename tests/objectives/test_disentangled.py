@@ -132,3 +132,32 @@ def test_bad_input_is_refused_in_one_line(call, words):
     with pytest.raises(UnweaveError, match=words) as error:
         call(DisentangledLoss(SimCLR(), spaces=SPACES))
     assert "\n" not in str(error.value)
+
+
+def test_entropies_that_are_asked_for_are_those_that_count():
+    spaces = ("content", "color", "place")
+    z_a, z_b = ({s: torch.randn(12, 4) for s in spaces} for _ in "ab")
+    shared = torch.arange(12) % 3
+    base = SimCLR()
+    loss = {
+        entropies: DisentangledLoss(base, spaces=spaces, entropies=entropies)(z_a, z_b, shared).loss
+        for entropies in ("both", "joint", "each")
+    }
+    own = {s: base.entropy(z_a[s], z_b[s]) for s in spaces}
+    joint = base.joint_entropy(list(z_a.values()), list(z_b.values()))
+    torch.testing.assert_close(loss["both"] - loss["joint"], own["content"])
+    torch.testing.assert_close(loss["each"] - loss["joint"], sum(own.values()) - joint)
+    with pytest.raises(UnweaveError, match="entropies"):
+        DisentangledLoss(base, spaces=spaces, entropies="odd")
+
+
+def test_weights_settle():
+    objective = DisentangledLoss(SimCLR(), weights=DualAscent(rule="geometric", lr=0.1, warmup=1, settle=3))
+    z = {"content": torch.randn(8, 4)}, {"content": torch.randn(8, 4)}
+    seen = []
+    for _ in range(6):
+        objective.update(objective(*z, torch.zeros(8, dtype=torch.long)))
+        seen.append(round(float(objective.weights[0]), 3))
+    assert seen == [1.0, 1.1, 1.21, 1.21, 1.21, 1.21]
+    with pytest.raises(UnweaveError, match="settle"):
+        DualAscent(warmup=5, settle=3)

@@ -145,17 +145,26 @@ class StoredSprites:
 
 def render_masks(shape: Tensor, *, scale: Tensor, angle: Tensor, x: Tensor, y: Tensor, size: int = 64) -> Tensor:
     """Which pixels (n, s, s) a sprite covers; lengths are in pixels of a 64×64 image, angles in radians."""
-    masks = torch.empty(len(shape), size, size, dtype=torch.bool, device=shape.device)
     pixel = (torch.arange(size, device=shape.device) + 0.5) * (64 / size)
-    inside = (_in_square, _in_ellipse, _in_heart)
-    for kind, test in enumerate(inside):
-        rows = (shape == kind).nonzero().squeeze(1)
+
+    def frame(rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Both coordinates of every pixel in the sprite's own frame."""
         cos, sin = (f(angle[rows].float()) / scale[rows] for f in (torch.cos, torch.sin))
         dx, dy = pixel - x[rows, None], pixel - y[rows, None]
-        # Both coordinates in the sprite's own frame are a sum of something of the column and something of the row.
+        # Each is a sum of something of the column and something of the row.
         u = (cos[:, None] * dx)[:, None, :] - (sin[:, None] * dy)[:, :, None]
         v = (sin[:, None] * dx)[:, None, :] + (cos[:, None] * dy)[:, :, None]
-        masks[rows] = test(u, v)
+        return u, v
+
+    inside = (_in_square, _in_ellipse, _in_heart)
+    if shape.is_cuda:  # all three for all sprites: cheaper than asking the GPU which is which
+        u, v = frame(slice(None))
+        kinds = torch.stack([test(u, v) & (shape == kind)[:, None, None] for kind, test in enumerate(inside)])
+        return kinds.any(0)
+    masks = torch.empty(len(shape), size, size, dtype=torch.bool)
+    for kind, test in enumerate(inside):
+        rows = (shape == kind).nonzero().squeeze(1)
+        masks[rows] = test(*frame(rows))
     return masks
 
 

@@ -74,7 +74,7 @@ class LogisticRegression:
             return loss
 
         with torch.enable_grad():
-            solver.step(closure)  # type: ignore[no-untyped-call]
+            solver.step(closure)
         return self
 
     @torch.no_grad()

@@ -65,6 +65,8 @@ class DisentangledLoss(nn.Module):
         weights: how λ moves; the base method's own λ, fixed, by default.
         content_pairs: "own" lets content's invariance see pairs of kind 0, as the paper does; "all" lets it see every
             pair, since all of them share content.
+        entropies: "both", content's own and the joint one, as in the paper's objective; "joint" alone, as in its
+            theorem; "each", one for every space apart, as in LooC, which lets content into the style spaces.
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
     whole batch; every process must bring as many images as the others.
@@ -87,6 +89,7 @@ class DisentangledLoss(nn.Module):
         spaces: Sequence[str] = ("content",),
         weights: DualAscent | None = None,
         content_pairs: Literal["own", "all"] = "own",
+        entropies: Literal["both", "joint", "each"] = "both",
     ) -> None:
         super().__init__()
         self.base, self.spaces, self.rule = base, tuple(spaces), weights or Fixed()
@@ -94,7 +97,9 @@ class DisentangledLoss(nn.Module):
             raise UnweaveError(f"spaces must be different names, 'content' first, not {self.spaces}")
         if content_pairs not in ("own", "all"):
             raise UnweaveError(f"content_pairs is 'own' or 'all', not {content_pairs!r}")
-        self.content_pairs = content_pairs
+        if entropies not in ("both", "joint", "each"):
+            raise UnweaveError(f"entropies is 'both', 'joint' or 'each', not {entropies!r}")
+        self.content_pairs, self.entropies = content_pairs, entropies
         start = base.weight if self.rule.start is None else self.rule.start
         self.register_buffer("weights", self._per_space("start", start))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
@@ -127,10 +132,7 @@ class DisentangledLoss(nn.Module):
             constraints.append(self.base.constraint(own_a.detach(), own_b.detach()))
         invariance = torch.stack(invariances)
 
-        content_entropy = self.base.entropy(a[0], b[0])
-        # Without styles, content and joint entropy are one and the same: it counts once.
-        joint_entropy = self.base.joint_entropy(a, b) if len(a) > 1 else torch.zeros_like(content_entropy)
-
+        content_entropy, joint_entropy = self._entropies(a, b)
         loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
         with torch.no_grad():
             seen = [self.base.geometry(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
@@ -145,6 +147,17 @@ class DisentangledLoss(nn.Module):
                 content_entropy=content_entropy.detach(),
                 joint_entropy=joint_entropy.detach(),
             )
+
+    def _entropies(self, a: list[Tensor], b: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Content's own, and that of all spaces; without styles these are one and the same, which counts once."""
+        content = self.base.entropy(a[0], b[0])
+        if len(a) == 1:
+            return content, torch.zeros_like(content)
+        if self.entropies == "each":
+            styles = [self.base.entropy(x, y) for x, y in zip(a[1:], b[1:], strict=True)]
+            return content, torch.stack(styles).sum()
+        joint = self.base.joint_entropy(a, b)
+        return (content if self.entropies == "both" else torch.zeros_like(joint)), joint
 
     def _own_pairs(self, m: int, z_a: Tensor, z_b: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
         """The pairs that space m's invariance sees."""

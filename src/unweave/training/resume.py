@@ -25,7 +25,7 @@ FREE = (
 def identity(images: int, views: Views, objective: DisentangledLoss, config: TrainConfig) -> dict[str, Any]:
     """What must not differ between the two halves of a run."""
     settings = {k: v for k, v in asdict(config).items() if k not in FREE}
-    rule = f"{objective.base!r}, {objective.rule!r}, content_pairs={objective.content_pairs}"
+    rule = f"{objective.base!r}, {objective.rule!r}, content_pairs={objective.content_pairs}, {objective.entropies}"
     return {**settings, "images": images, "views": repr(views), "objective": rule}
 
 

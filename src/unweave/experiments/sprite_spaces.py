@@ -1,0 +1,339 @@
+"""``unweave reproduce sprites --part spaces``: content and five style spaces at once, which the paper does not show.
+
+    sprites ─► pairs that share shape and one of color, scale, orientation, x, y ─► content and five style spaces
+            ─► what every space tells of every factor
+
+The augmentations can meet the theorem's assumptions: each covers its factor's whole range and leaves the others alone.
+``latents`` draws the factor anew and renders the sprite again (perfect interventions); ``pixels`` finds the sprite in
+the image and turns, scales, moves and recolours it about its own centre.
+
+Legend: n images, M groups.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from unweave import augment as A
+from unweave.augment._resample import warp
+from unweave.augment.color import adjust_hue_
+from unweave.data.sprites import COUNT, PALETTE, SIZES, Sprites
+from unweave.errors import UnweaveError
+from unweave.evaluation import embed
+from unweave.evaluation.dci import dci
+from unweave.experiments.sprites import MEAN, STD
+from unweave.experiments.sprites_scores import CATEGORIES, half_score
+from unweave.experiments.table import Row, Table
+from unweave.models import Encoder, SmallConvNet
+from unweave.objectives import (
+    BarlowTwins,
+    DisentangledLoss,
+    DualAscent,
+    Fixed,
+    SimCLR,
+    VICReg,
+    effective_rank,
+    variance,
+)
+from unweave.objectives._base import BaseMethod
+from unweave.training import TrainConfig, train
+
+GROUPS = ("color", "scale", "orientation", "x", "y")
+SPACES = ("content", *GROUPS)
+COLUMNS = ("shape", *GROUPS)
+Mode = Literal["latents", "pixels"]
+
+
+class SpriteViews:
+    """Pairs of views of sprites given by their factors (n, 6), in the order of ``COLUMNS``.
+
+    Stands where ``Views`` does in training: the l-th pair of the global batch shares group l mod (M + 1).
+    """
+
+    spaces = SPACES
+
+    def __init__(self, size: int, mode: Mode) -> None:
+        self.mode, self._sprites = mode, Sprites(size)
+        self._normalize = A.Normalize(MEAN, STD)
+
+    def __call__(
+        self,
+        factors: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        start: int = 0,
+        total: int | None = None,
+    ) -> A.Pair:
+        """Two views of each sprite."""
+        n = len(factors)
+        total = start + n if total is None else total
+        source = factors.device if generator is None else generator.device
+        u = torch.rand(total, 2, len(GROUPS), generator=generator, device=source)[start : start + n].to(factors.device)
+        shared = torch.arange(start, start + n) % len(SPACES)
+        same = shared.to(factors.device, non_blocking=True)[:, None] == torch.arange(1, len(SPACES), device=u.device)
+        first, second = u[:, 0], torch.where(same, u[:, 0], u[:, 1])
+        return A.Pair(self._view(factors, first), self._view(factors, second), shared)
+
+    def plain(self, factors: Tensor) -> Tensor:
+        """The sprites as they are."""
+        return self._ready(self.render(factors))
+
+    def render(self, factors: Tensor) -> Tensor:
+        """uint8 images; colour and shape are whole numbers."""
+        named = dict(zip(COLUMNS, factors.unbind(1), strict=True))
+        return self._sprites.render({**named, "shape": named["shape"].long(), "color": named["color"].long()})
+
+    def _view(self, factors: Tensor, u: Tensor) -> Tensor:
+        if self.mode == "latents":
+            return self._ready(self.render(torch.cat([factors[:, :1], draw_factors(u)], 1)))
+        return self._ready(about_the_sprite(self.render(factors).float() / 255, u))
+
+    def _ready(self, images: Tensor) -> Tensor:
+        images = images.float() / 255 if images.dtype == torch.uint8 else images
+        on = {"on": torch.ones(len(images), dtype=torch.bool, device=images.device)}
+        return self._normalize.apply(images, on)
+
+    def __repr__(self) -> str:
+        return f"SpriteViews(size={self._sprites.size}, mode={self.mode!r})"
+
+
+def draw_factors(u: Tensor) -> Tensor:
+    """Uniform numbers (n, 5) to factors in the order of ``GROUPS``, each over all its range, between its steps too."""
+    color = (u[:, 0] * len(PALETTE)).floor().clamp(max=len(PALETTE) - 1)
+    scale, turn, x, y = u[:, 1] * 5, u[:, 2] * 39, u[:, 3] * 31, u[:, 4] * 31
+    return torch.stack([color, scale, turn, x, y], 1)
+
+
+def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
+    """Images (n, 3, s, s) whose sprite is turned and scaled about its own centre, moved and given another hue.
+
+    The place is set, not changed: wherever the sprite was, x and y become what ``u`` says.
+    """
+    size = images.shape[-1]
+    mask = (images.amax(1) > 0.05).float()
+    place = torch.arange(size, device=images.device) - (size - 1) / 2
+    area = mask.sum((1, 2)).clamp(min=1)
+    center_x, center_y = (mask.sum(1) * place).sum(1) / area, (mask.sum(2) * place).sum(1) / area
+    # Square root of the area, about 5 to 19 pixels of 64, to a size drawn evenly: scale is set as well.
+    zoom = (size / 64) * (8 + 10 * u[:, 1]) / area.sqrt()
+    angle = u[:, 2] * (2 * math.pi)
+    to_x, to_y = ((value - 0.5) * (size / 2) for value in (u[:, 3], u[:, 4]))
+    cos, sin = angle.cos() / zoom, angle.sin() / zoom
+    zero, one = torch.zeros_like(cos), torch.ones_like(cos)
+    # From a pixel of the view: back from its place, back from turn and size, to where the sprite was.
+    matrix = torch.stack(
+        [
+            torch.stack([cos, -sin, center_x - cos * to_x + sin * to_y], 1),
+            torch.stack([sin, cos, center_y - sin * to_x - cos * to_y], 1),
+            torch.stack([zero, zero, one], 1),
+        ],
+        1,
+    )
+    moved = warp(images, matrix, "bilinear")
+    adjust_hue_(moved, (u[:, 0] - 0.5).view(-1, 1, 1, 1))
+    return moved.clamp_(0, 1)
+
+
+class SpriteFactors:
+    """Sprites by their factors, (n, 6) float: what ``SpriteViews`` renders."""
+
+    def __init__(self, index: Tensor, device: str) -> None:
+        named = Sprites(8).factors(index)
+        self._rows = torch.stack([named[name].float() for name in COLUMNS], 1).to(device)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        return self._rows[rows]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A base method and what goes with it."""
+
+    base: BaseMethod
+    dims: dict[str, int]
+    weights: DualAscent
+    content_pairs: Literal["own", "all"] = "all"
+
+
+ABLATIONS = ("none", "per-space entropy", "no content entropy", "fixed weights", "plain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpacesConfig:
+    """How every row is trained and scored."""
+
+    methods: tuple[str, ...] = ("simclr", "vicreg", "barlow_twins")
+    ablations: tuple[str, ...] = ABLATIONS
+    ablated: str = "simclr"
+    """The base method the ablations are of."""
+    mode: Mode = "latents"
+    size: int = 64
+    backbone: str = "resnet18"
+    hidden: int = 512
+    batch: int = 1536
+    steps: int = 4000
+    lr: float = 2e-3
+    scored: int = 20_000
+    forest: int = 4000
+    """Images that DCI's forests see."""
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.methods) - set(recipes(self)):
+            raise UnweaveError(f"there are no methods {sorted(unknown)}; there are {', '.join(recipes(self))}")
+        if self.mode not in ("latents", "pixels"):
+            raise UnweaveError(f"mode is 'latents' or 'pixels', not {self.mode!r}")
+
+
+def recipes(config: SpacesConfig) -> dict[str, Recipe]:
+    """Our settings for each base method: spaces about as large as what they hold."""
+    moves = {"warmup": config.steps // 4, "settle": config.steps * 7 // 10}
+    small = {"content": 3, "color": 8, "scale": 3, "orientation": 8, "x": 3, "y": 3}
+    rule = DualAscent(rule="geometric", lr=0.001, tolerance=0.003, **moves)
+    return {
+        "simclr": Recipe(SimCLR(temperature=0.15, joint_temperature=0.1), small, rule),
+        "vicreg": Recipe(VICReg(), small, rule),
+        "barlow_twins": Recipe(BarlowTwins(), small, rule),
+    }
+
+
+QUICK = SpacesConfig(
+    methods=("simclr",),
+    ablations=("none",),
+    size=32,
+    backbone="small",
+    hidden=128,
+    batch=192,
+    steps=1200,
+    scored=4000,
+    forest=1000,
+)
+
+
+def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
+    """Ours, or less one part; ``plain`` is the paper's own: content's invariance on its own pairs, one temperature."""
+    base, pairs = recipe.base, recipe.content_pairs
+    if ablation == "plain":
+        pairs = "own"
+        if isinstance(base, SimCLR):
+            base = SimCLR(temperature=base.temperature)
+    return DisentangledLoss(
+        base,
+        spaces=SPACES,
+        weights=Fixed() if ablation == "fixed weights" else recipe.weights,
+        content_pairs=pairs,
+        entropies={"per-space entropy": "each", "no content entropy": "joint"}.get(ablation, "both"),  # type: ignore[arg-type]
+    )
+
+
+KEY = ("method", "ablation", "mode", "seed")
+
+
+def wanted(config: SpacesConfig, seed: int, only: str) -> Iterator[tuple[str, str, str, int]]:
+    """The rows to be made."""
+    for method in config.methods:
+        for ablation in config.ablations if method == config.ablated else config.ablations[:1]:
+            if set(only.split()) <= {method, *ablation.split(), config.mode}:
+                yield method, ablation, config.mode, seed
+
+
+def run_spaces(
+    out: Path, config: SpacesConfig, *, seed: int = 0, only: str = "", device: str | None = None
+) -> list[Row]:
+    """Trains and scores what ``out`` does not hold yet; returns all rows of ``spaces.json``."""
+    out.mkdir(parents=True, exist_ok=True)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    table = Table(out / "spaces.json", KEY)
+    todo = [name for name in wanted(config, seed, only) if name not in table.done]
+    order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))
+    train_index, held_out = order[: COUNT * 9 // 10], order[COUNT * 9 // 10 :][: config.scored]
+    for number, (method, ablation, _, _) in enumerate(todo, 1):
+        words = f"{number}/{len(todo)} {method}, {ablation}"
+        table.add([train_spaces(method, ablation, config, seed, train_index, held_out, device, out, words)])
+    return table.rows
+
+
+def train_spaces(
+    method: str,
+    ablation: str,
+    config: SpacesConfig,
+    seed: int,
+    train_index: Tensor,
+    held_out: Tensor,
+    device: str,
+    out: Path,
+    description: str,
+) -> Row:
+    """One encoder with six spaces, and what each tells."""
+    recipe, views = recipes(config)[method], SpriteViews(config.size, config.mode)
+    torch.manual_seed(seed)
+    encoder = Encoder(
+        SmallConvNet(config.size) if config.backbone == "small" else config.backbone,
+        SPACES,
+        dim=recipe.dims,
+        hidden=config.hidden,
+    )
+    training = TrainConfig(
+        steps=config.steps,
+        batch_size=config.batch,
+        lr=config.lr,
+        seed=seed,
+        log_every=50,
+        checkpoint_every=0 if device != "cpu" else 500,
+        precision="bf16-mixed" if device != "cpu" else "32-true",
+        accelerator=device,
+    )
+    folder = out / "runs" / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
+    source = SpriteFactors(train_index, device)
+    run = train(source, views, encoder, make_objective(recipe, ablation), training, folder, description=description)  # type: ignore[arg-type]
+    if run.stopped:
+        raise KeyboardInterrupt
+    test = SpriteFactors(held_out, device)
+    z = embed(encoder, lambda rows: views.plain(test[rows]), torch.arange(len(test), device=device))
+    factors = Sprites(8).factors(held_out.to(device))
+    return {
+        "method": method,
+        "ablation": ablation,
+        "mode": config.mode,
+        "seed": seed,
+        **score_spaces_of_sprites({name: z[name].float() for name in SPACES}, factors, recipe.base, config.forest),
+        "seconds_training": round(run.seconds, 1),
+    }
+
+
+@torch.no_grad()
+def score_spaces_of_sprites(
+    z: dict[str, Tensor], factors: dict[str, Tensor], base: BaseMethod, forest: int
+) -> dict[str, Any]:
+    """Spaces × factors as in the demo, by plain probes; orientation on hearts alone, by sine and cosine."""
+    scores = {space: {name: half_score(features, factors, name) for name in COLUMNS} for space, features in z.items()}
+    chance = {name: 1 / CATEGORIES[name] if name in CATEGORIES else 0.0 for name in COLUMNS}
+    found = dci(
+        {s: f[:forest] for s, f in z.items()}, {name: factors[name][:forest] // _coarse(name) for name in COLUMNS}
+    )
+    return {
+        "spaces": list(z),
+        "factors": list(COLUMNS),
+        "scores": scores,
+        "chance": chance,
+        "variance": {s: float(variance(base.geometry(f))) for s, f in z.items()},
+        "effective_rank": {s: float(effective_rank(base.geometry(f))) for s, f in z.items()},
+        "dci": {
+            "disentanglement": found.disentanglement,
+            "completeness": found.completeness,
+            "informativeness": found.informativeness,
+        },
+        "dci_importance": found.importance,
+    }
+
+
+def _coarse(name: str) -> int:
+    """Places and angles in eight classes each, so that a forest of some thousand images can learn them."""
+    return 1 if name in CATEGORIES else SIZES[name] // 8

@@ -1,0 +1,112 @@
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from unweave.errors import UnweaveError
+from unweave.experiments.sprite_spaces import (
+    ABLATIONS,
+    COLUMNS,
+    GROUPS,
+    QUICK,
+    SPACES,
+    SpacesConfig,
+    SpriteFactors,
+    SpriteViews,
+    about_the_sprite,
+    run_spaces,
+    score_spaces_of_sprites,
+    wanted,
+)
+from unweave.objectives import SimCLR
+
+TINY = dataclasses.replace(QUICK, ablations=ABLATIONS, steps=3, batch=24, hidden=16, scored=300, forest=200)
+
+
+def rows(n=60):
+    return SpriteFactors(torch.randint(737_280, (n,)), "cpu")[torch.arange(n)]
+
+
+def test_a_row_for_every_ablation_in_the_demos_form(tmp_path):
+    found = run_spaces(tmp_path, TINY, device="cpu")
+    assert [row["ablation"] for row in found] == list(ABLATIONS)
+    stored = json.loads((tmp_path / "spaces.json").read_text())
+    assert stored["rows"] == found
+    assert {"command", "hardware", "seconds", "versions"} <= set(stored)
+    row = found[0]
+    assert row["spaces"] == list(SPACES)
+    assert set(row["scores"]["content"]) == set(COLUMNS)
+    assert set(row["dci"]) == {"disentanglement", "completeness", "informativeness"}
+    assert run_spaces(tmp_path, TINY, device="cpu") == found
+
+
+@pytest.mark.parametrize("mode", ["latents", "pixels"])
+def test_views_that_share_all_but_content_would_be_alike_and_others_are_not(mode):
+    views = SpriteViews(32, mode)
+    pair = views(rows(), generator=torch.Generator().manual_seed(0))
+    assert pair.shared.tolist()[:7] == [0, 1, 2, 3, 4, 5, 0]
+    assert pair.a.shape == (60, 3, 32, 32)
+    same = (pair.a == pair.b).flatten(1).all(1)
+    assert same.float().mean() < 0.1
+
+
+def test_latents_change_each_factor_but_never_the_shape():
+    views, seen = SpriteViews(32, "latents"), []
+    views.render = lambda factors: seen.append(factors) or torch.zeros(len(factors), 3, 32, 32, dtype=torch.uint8)
+    given = rows()
+    pair = views(given, generator=torch.Generator().manual_seed(0))
+    a, b = seen
+    assert torch.equal(a[:, 0], given[:, 0])
+    assert torch.equal(b[:, 0], given[:, 0])
+    for m in range(1, len(SPACES)):
+        equal = (a == b)[pair.shared == m][:, 1:]
+        assert equal[:, m - 1].all()
+        assert equal.float().mean() < 0.5
+    for column, most in zip(range(1, 6), (9, 5, 39, 31, 31), strict=True):
+        assert 0 <= a[:, column].min() < 0.2 * most
+        assert 0.8 * most < a[:, column].max() <= most
+
+
+def test_pixels_put_the_sprite_where_they_are_told_at_the_size_they_are_told():
+    views = SpriteViews(64, "latents")
+    given = rows(200)
+    images = views.render(given).float() / 255
+    u = torch.rand(200, len(GROUPS))
+    moved = about_the_sprite(images, u)
+    mask = (moved.amax(1) > 0.2).float()
+    place = torch.arange(64) - 31.5
+    x = (mask.sum(1) * place).sum(1) / mask.sum((1, 2))
+    y = (mask.sum(2) * place).sum(1) / mask.sum((1, 2))
+    assert (x - (u[:, 3] - 0.5) * 32).abs().max() < 1.0
+    assert (y - (u[:, 4] - 0.5) * 32).abs().max() < 1.0
+    assert torch.corrcoef(torch.stack([mask.sum((1, 2)).sqrt(), u[:, 1]]))[0, 1] > 0.97
+
+
+def test_spaces_that_are_the_factors_score_so():
+    index = torch.randint(737_280, (3000,), generator=torch.Generator().manual_seed(0))
+    from unweave.data.sprites import Sprites
+
+    factors = Sprites(8).factors(index)
+    angle = factors["orientation"] * (2 * torch.pi / 39)
+    z = {name: factors[name][:, None].float() for name in COLUMNS if name != "orientation"}
+    z["orientation"] = torch.stack([angle.sin(), angle.cos()], 1)
+    z["color"] = torch.nn.functional.one_hot(factors["color"], 10).float()
+    z["content"] = torch.nn.functional.one_hot(z.pop("shape")[:, 0].long(), 3).float()
+    found = score_spaces_of_sprites({name: z[name] for name in SPACES}, factors, SimCLR(), forest=1500)
+    for space, own in zip(SPACES, COLUMNS, strict=True):
+        for name, score in found["scores"][space].items():
+            if name == own:
+                assert score > 0.95
+            else:
+                assert score < found["chance"][name] + 0.06
+    assert found["dci"]["disentanglement"] > 0.9
+
+
+def test_rows_that_are_named():
+    assert len(list(wanted(SpacesConfig(), 0, ""))) == 7
+    assert [row[1] for row in wanted(SpacesConfig(), 0, "simclr fixed")] == ["fixed weights"]
+    with pytest.raises(UnweaveError):
+        SpacesConfig(methods=("odd",))
+    with pytest.raises(UnweaveError):
+        SpacesConfig(mode="odd")

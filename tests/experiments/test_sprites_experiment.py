@@ -1,0 +1,98 @@
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from unweave.errors import UnweaveError
+from unweave.experiments.sprites import (
+    METHODS,
+    QUICK,
+    STRENGTHS,
+    SpritesConfig,
+    color_groups,
+    make_views,
+    rows,
+    run_sprites,
+)
+from unweave.experiments.sprites_scores import FACTORS, regression_targets, score_row
+
+TINY = dataclasses.replace(
+    QUICK, methods=tuple(METHODS), kinds=SpritesConfig().kinds, steps=3, batch=16, hidden=16, scored=200
+)
+
+
+def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path):
+    first = run_sprites(tmp_path, TINY, only="simclr", device="cpu")
+    assert len(first) == 3
+    found = run_sprites(tmp_path, TINY, device="cpu")
+    assert found[:3] == first
+    assert len(found) == 9
+    stored = json.loads((tmp_path / "table.json").read_text())
+    assert stored["rows"] == found
+    expected = {"method", "weights", "rule", "strength", "seed", *FACTORS, "style_mean", "variance", "effective_rank"}
+    assert expected <= set(found[0])
+    assert "/ 0.73" in (tmp_path / "README.md").read_text()  # the paper's color, beside standard SimCLR's
+    assert (tmp_path / "figure.svg").exists()
+    assert (tmp_path / "samples.png").exists()
+
+
+def test_all_twenty_seven_rows_and_those_that_are_named():
+    assert len(list(rows(SpritesConfig(), 0, ""))) == 27
+    assert [str(row) for row in rows(SpritesConfig(), 0, "vicreg standard")] == [
+        f"vicreg standard fixed {strength}" for strength in STRENGTHS
+    ]
+
+
+@pytest.mark.parametrize("strength", STRENGTHS)
+def test_no_view_has_lost_its_sprite(strength):
+    from unweave.data.sprites import COUNT, Sprites
+
+    index = torch.randint(COUNT, (3000,), generator=torch.Generator().manual_seed(0))
+    pair = make_views(strength)(Sprites(32)[index], generator=torch.Generator().manual_seed(1))
+    for views in (pair.a, pair.b):
+        blank = (views.amax((2, 3)) == views.amin((2, 3))).all(1)
+        assert blank.float().mean() < 0.002
+
+
+def test_weak_jitter_leaves_groups_of_colors_apart_and_stronger_does_not():
+    weak = color_groups("weak")
+    assert [7] in weak  # grey stays grey
+    assert 2 <= len(weak) <= 4
+    assert len(color_groups("medium")) == len(color_groups("strong")) == 1
+
+
+def test_an_embedding_that_is_the_factors_tells_them_all_and_noise_none():
+    n = 4000
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"shape": 3, "color": 10, "scale": 6, "orientation": 40, "x": 32, "y": 32}
+    factors = {name: torch.randint(size, (n,), generator=generator) for name, size in sizes.items()}
+    all_told = torch.cat([*regression_targets(factors).values(), factors["orientation"][:, None]], 1).float()
+    told = score_row(all_told, factors, lambda z: z)
+    assert min(told[name] for name in FACTORS) > 0.98
+    assert min(told["one_hot"].values()) > 0.98
+    nothing = score_row(torch.randn(n, 20, generator=generator), factors, lambda z: z)
+    for way in (nothing, nothing["standardised"], nothing["noisy"]):
+        assert way["shape"] < 0.39
+        assert way["color"] < 0.14
+        assert abs(way["x"]) < 0.05
+
+
+def test_noise_hides_a_whisper_that_standardising_lets_one_hear():
+    n = 2000
+    x = torch.arange(n) % 32
+    factors = {"shape": x % 3, "color": x % 10, "scale": x % 6, "orientation": x, "x": x, "y": x}
+    z = torch.cat([torch.randn(n, 8), 1e-5 * x[:, None].float()], 1)[torch.randperm(n)]
+    z[:, -1] = 1e-5 * x.float()
+    found = score_row(z, factors, lambda z: z)
+    assert found["standardised"]["x"] > 0.99
+    assert found["noisy"]["x"] < 0.05
+    assert found["x"] < 0.05
+
+
+def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):
+    with pytest.raises(UnweaveError, match="no row"):
+        run_sprites(tmp_path, TINY, only="simclr odd", device="cpu")
+    for wrong in ({"methods": ("odd",)}, {"strengths": ("odd",)}, {"scored": 0}):
+        with pytest.raises(UnweaveError):
+            SpritesConfig(**wrong)
