@@ -65,10 +65,18 @@ def identifiability(*, out: Path = Path("unweave-identifiability"), quick: bool 
     run_identifiability(out, QUICK if quick else IdentifiabilityConfig())
 
 
-def sprites(*, out: Path = Path("unweave-sprites"), seed: int = 0, only: str = "", quick: bool = False) -> None:
+def sprites(
+    *,
+    out: Path = Path("unweave-sprites"),
+    part: Literal["table", "spaces"] = "table",
+    seed: int = 0,
+    only: str = "",
+    quick: bool = False,
+) -> None:
     """Content alone, whatever the strength of augmentation: ColorDSprites (paper, section 5.2).
 
     Writes table.json, figure.svg, samples.png and README.md; an interrupted run goes on with the rows not finished.
+    The part "spaces", which the paper lacks, learns content and five style spaces at once and writes spaces.json.
 
     Args:
         out: Folder for the table, the figures and the README.
