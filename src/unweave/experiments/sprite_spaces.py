@@ -198,7 +198,7 @@ def recipes(config: SpacesConfig) -> dict[str, Recipe]:
     small = {"content": 3, "color": 8, "scale": 3, "orientation": 8, "x": 3, "y": 3}
     rule = DualAscent(rule="geometric", lr=0.001, tolerance=0.003, **moves)
     return {
-        "simclr": Recipe(SimCLR(temperature=0.15, joint_temperature=0.1), small, rule),
+        "simclr": Recipe(SimCLR(temperature=0.15, joint_temperature=0.15 / len(SPACES)), small, rule),
         "vicreg": Recipe(VICReg(), small, rule),
         "barlow_twins": Recipe(BarlowTwins(), small, rule),
     }

@@ -81,6 +81,7 @@ class DisentangledLoss(nn.Module):
     weights: Tensor
     updates: Tensor
     tolerances: Tensor
+    starts: Tensor
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class DisentangledLoss(nn.Module):
         self.content_pairs, self.entropies = content_pairs, entropies
         start = base.weight if self.rule.start is None else self.rule.start
         self.register_buffer("weights", self._per_space("start", start))
+        self.register_buffer("starts", self.weights.clone(), persistent=False)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.register_buffer("tolerances", self._per_space("tolerance", self.rule.tolerance), persistent=False)
         self._updates = 0  # the same as the buffer, known to the host
@@ -181,7 +183,7 @@ class DisentangledLoss(nn.Module):
                 self._warn_of_collapse(alive, terms)
             if self._updates % self.rule.interval == 0 and self._updates <= (self.rule.settle or math.inf):
                 constraint = terms.constraint.to(self.weights)
-                self.weights.copy_(self.rule.step(self.weights, constraint, alive, self.tolerances))
+                self.weights.copy_(self.rule.step(self.weights, constraint, alive, self.tolerances, self.starts))
 
     def _warn_of_collapse(self, alive: Tensor, terms: Terms) -> None:
         """Once for each time a space comes near collapse."""

@@ -28,7 +28,7 @@ class DualAscent:
     ``fixed``      λ stays
 
     In all but the last, a space whose variance or effective rank is below its floor is near collapse: its λ does not
-    grow, and shrinks by the factor 1 − ``retreat``.
+    grow, and shrinks by the factor 1 − ``retreat``, though not below where it started.
 
     >>> rule = DualAscent(lr=2.0, tolerance=0.5)
     >>> lam, c, alive = torch.tensor([1.0, 1.0]), torch.tensor([0.75, 0.25]), torch.tensor([True, True])
@@ -77,8 +77,12 @@ class DualAscent:
             if any(v is not None and v < 0 for v in values):
                 raise UnweaveError(f"DualAscent: {name} cannot be negative: {value}")
 
-    def step(self, weights: Tensor, constraints: Tensor, alive: Tensor, tolerances: Tensor) -> Tensor:
-        """The next weights, from each space's weight, constraint, whether it is alive, and tolerance: all (M + 1,)."""
+    def step(
+        self, weights: Tensor, constraints: Tensor, alive: Tensor, tolerances: Tensor, starts: Tensor | None = None
+    ) -> Tensor:
+        """The next weights, from each space's weight, constraint, whether it is alive, tolerance, and the weight it
+        started with: all (M + 1,).
+        """
         if self.rule == "fixed":
             return weights
         excess = constraints - tolerances
@@ -88,7 +92,10 @@ class DualAscent:
             moved = (weights + self.lr * excess).relu()
         else:
             moved = torch.where(excess > 0, weights * (1 + self.lr), weights)
-        moved = torch.where(alive, moved, torch.minimum(moved, weights * (1 - self.retreat)))
+        back = weights * (1 - self.retreat)
+        if starts is not None:  # at its first λ a space lives or dies by its base method
+            back = torch.maximum(back, torch.minimum(weights, starts))
+        moved = torch.where(alive, moved, torch.minimum(moved, back))
         return moved.clamp(max=self.maximum)
 
     def alive(self, variances: Tensor, ranks: Tensor) -> Tensor:
