@@ -19,6 +19,7 @@ from unweave.experiments.sprite_spaces import (
     score_spaces_of_sprites,
     wanted,
 )
+from unweave.experiments.sprite_spaces_report import OWN, extremes
 from unweave.objectives import SimCLR
 
 TINY = dataclasses.replace(QUICK, ablations=ABLATIONS, steps=3, batch=24, hidden=16, scored=300, forest=200)
@@ -39,6 +40,9 @@ def test_a_row_for_every_ablation_in_the_demos_form(tmp_path):
     assert set(row["scores"]["content"]) == set(COLUMNS)
     assert set(row["dci"]) == {"disentanglement", "completeness", "informativeness"}
     assert run_spaces(tmp_path, TINY, device="cpu") == found
+    text = (tmp_path / "README.md").read_text()
+    assert all(ablation in text for ablation in ABLATIONS)
+    assert (tmp_path / "spaces.svg").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("mode", ["latents", "pixels"])
@@ -110,3 +114,12 @@ def test_rows_that_are_named():
         SpacesConfig(methods=("odd",))
     with pytest.raises(UnweaveError):
         SpacesConfig(mode="odd")
+
+
+def test_the_worst_own_and_the_largest_leaks_worked_by_hand():
+    scores = {s: {f: (0.9 if OWN[s] == f else 0.1) for f in COLUMNS} for s in SPACES}
+    scores["x"]["x"] = 0.7
+    scores["x"]["color"] = 0.4
+    scores["y"]["shape"] = 0.5
+    row = {"spaces": list(SPACES), "factors": list(COLUMNS), "scores": scores, "chance": dict.fromkeys(COLUMNS, 0.1)}
+    assert extremes([row]) == pytest.approx((0.7, 0.3, 0.4))

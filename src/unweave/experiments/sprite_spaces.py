@@ -27,6 +27,8 @@ from unweave.errors import UnweaveError
 from unweave.evaluation import embed
 from unweave.evaluation.dci import dci
 from unweave.experiments.sprites import MEAN, STD
+from unweave.experiments.sprites_report import SPACES as FILE
+from unweave.experiments.sprites_report import SPACES_KEY, write_report
 from unweave.experiments.sprites_scores import CATEGORIES, half_score
 from unweave.experiments.table import Row, Table
 from unweave.models import Encoder, SmallConvNet
@@ -233,9 +235,6 @@ def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
     )
 
 
-KEY = ("method", "ablation", "mode", "seed")
-
-
 def wanted(config: SpacesConfig, seed: int, only: str) -> Iterator[tuple[str, str, str, int]]:
     """The rows to be made."""
     for method in config.methods:
@@ -250,13 +249,14 @@ def run_spaces(
     """Trains and scores what ``out`` does not hold yet; returns all rows of ``spaces.json``."""
     out.mkdir(parents=True, exist_ok=True)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    table = Table(out / "spaces.json", KEY)
+    table = Table(out / FILE, SPACES_KEY)
     todo = [name for name in wanted(config, seed, only) if name not in table.done]
     order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))
     train_index, held_out = order[: COUNT * 9 // 10], order[COUNT * 9 // 10 :][: config.scored]
     for number, (method, ablation, _, _) in enumerate(todo, 1):
         words = f"{number}/{len(todo)} {method}, {ablation}"
         table.add([train_spaces(method, ablation, config, seed, train_index, held_out, device, out, words)])
+    write_report(out)
     return table.rows
 
 

@@ -18,7 +18,7 @@ from unweave import augment as A
 from unweave.data.sprites import COUNT, PALETTE, Sprites, StoredSprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
-from unweave.experiments.sprites_report import write_report
+from unweave.experiments.sprites_report import KEY, TABLE, write_report
 from unweave.experiments.sprites_scores import score_row
 from unweave.experiments.table import Row, Table
 from unweave.models import Encoder, SmallConvNet
@@ -79,7 +79,6 @@ METHODS = {
     "barlow_twins": Method(BarlowTwins(), dim=512, depth=3, growth=0.002, eta=1.0, tolerance=1e-4),
 }
 KINDS = (("standard", "fixed"), ("adapted", "geometric"), ("adapted", "paper"))
-KEY = ("method", "weights", "rule", "strength", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +219,7 @@ def run_sprites(
     """Trains and scores what ``out`` does not hold yet; returns all rows."""
     out.mkdir(parents=True, exist_ok=True)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    table = Table(out / "table.json", KEY)
+    table = Table(out / TABLE, KEY)
     wanted = list(rows(config, seed, only))
     if not wanted:
         raise UnweaveError(f"no row is called {only!r}; names are made of a method, weights, a rule and a strength")
@@ -229,7 +228,7 @@ def run_sprites(
     for number, named in enumerate(todo, 1):
         assert world is not None
         table.add([train_row(named, world, config, out / "runs", f"{number}/{len(todo)} {named}")])
-    write_report(out, table)
+    write_report(out)
     return table.rows
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from unweave.experiments import sprite_spaces_report
 from unweave.experiments.sprites_scores import FACTORS, STYLES
 from unweave.experiments.table import Row, Table, markdown
 
@@ -24,13 +25,24 @@ PAPER = {  # tab:aug-strengths:full: shape, color, scale, orientation, x, y
 CHANCE = {"shape": 1 / 3, "color": 0.1, "scale": 1 / 6, "orientation": 0.0, "x": 0.0, "y": 0.0}
 
 
-def write_report(out: Path, table: Table) -> None:
-    """All three."""
-    (out / "README.md").write_text(readme(table))
-    draw(out / "figure.svg", table.rows)
-    draw_samples(out / "samples.png")
-    for line in main_table(table.rows):
-        print(line)
+TABLE, SPACES = "table.json", "spaces.json"
+KEY = ("method", "weights", "rule", "strength", "seed")
+SPACES_KEY = ("method", "ablation", "mode", "seed")
+
+
+def write_report(out: Path) -> None:
+    """All of it, from the rows that either part has left in ``out``."""
+    table, spaces = Table(out / TABLE, KEY), Table(out / SPACES, SPACES_KEY)
+    parts = ["# ColorDSprites", ""]
+    if table.rows:
+        parts += paper_section(table)
+        draw(out / "figure.svg", table.rows)
+        draw_samples(out / "samples.png")
+    if spaces.rows:
+        parts += [*sprite_spaces_report.section(spaces.rows), *spaces.provenance_lines(), ""]
+        sprite_spaces_report.draw(out / "spaces.svg", spaces.rows)
+    (out / "README.md").write_text("\n".join(parts))
+    print("\n".join([*main_table(table.rows), "", *sprite_spaces_report.section(spaces.rows)[6:]]))
 
 
 def name_of(row: Row) -> str:
@@ -39,10 +51,10 @@ def name_of(row: Row) -> str:
     return f"{row['method']} {row['weights']}{rule} {row['strength']}"
 
 
-def readme(table: Table) -> str:
+def paper_section(table: Table) -> list[str]:
     """Tables, and how they were made."""
-    lines = [
-        "# ColorDSprites: content alone, whatever the strength of augmentation",
+    return [
+        "## Content alone, whatever the strength of augmentation",
         "",
         "Section 5.2 of Eastwood et al. Shape, color and scale are accuracies of a linear classifier, orientation,",
         "x and y r² of a linear regression, from the embedding after the projector, with scikit-learn's default",
@@ -54,7 +66,7 @@ def readme(table: Table) -> str:
         "",
         *main_table(table.rows),
         "",
-        "## The same, probed harder",
+        "### The same, probed harder",
         "",
         "*Standardised*: every dimension to variance 1, so that what a nearly dead space still whispers is heard.",
         "*Noisy*: with noise of 1% of the embedding's size, so that only what is said aloud is. Both choose their",
@@ -62,7 +74,7 @@ def readme(table: Table) -> str:
         "",
         *way_table(table.rows),
         "",
-        "## r² throughout",
+        "### r² throughout",
         "",
         "Of one-hot targets for shape, color and scale; orientation as sine and cosine of the angle times the order of",
         "the shape's symmetry (a square repeats every 90°, an ellipse every 180°).",
@@ -72,8 +84,8 @@ def readme(table: Table) -> str:
         "![an image of each shape, and views of it at the three strengths](samples.png)",
         "",
         *table.provenance_lines(),
+        "",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def main_table(rows: list[Row]) -> list[str]:
@@ -116,7 +128,7 @@ def draw(path: Path, rows: list[Row]) -> None:
     chance = torch.tensor([*(CHANCE[f] for f in FACTORS), sum(CHANCE[f] for f in STYLES) / len(STYLES)])
     drawing = Figure(figsize=(8, 0.34 * len(names) + 1.2), layout="constrained")
     axis = drawing.add_subplot()
-    axis.imshow(((means - chance) / (1 - chance)).clamp(0, 1), cmap="Oranges", vmin=0, vmax=1.2, aspect="auto")
+    axis.imshow(((means - chance) / (1 - chance)).clamp(0, 1).numpy(), cmap="Oranges", vmin=0, vmax=1.2, aspect="auto")
     for i, line in enumerate(means.tolist()):
         for j, value in enumerate(line):
             axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8)
@@ -146,7 +158,7 @@ def draw_samples(path: Path) -> None:
         shown = torch.cat([images.float()[:, None] / 255, views.unflatten(0, (3, 8))], 1)
         padded = torch.nn.functional.pad(shown, (1, 1, 1, 1), value=0.4).clamp(0, 1)
         rows, columns, c, h, w = padded.shape
-        axis.imshow(padded.permute(0, 3, 1, 4, 2).reshape(rows * h, columns * w, c))
+        axis.imshow(padded.permute(0, 3, 1, 4, 2).reshape(rows * h, columns * w, c).numpy())
         axis.set_title(strength, fontsize=10)
         axis.axis("off")
     drawing.savefig(path, dpi=90)
