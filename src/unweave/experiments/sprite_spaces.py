@@ -21,7 +21,6 @@ from torch import Tensor
 
 from unweave import augment as A
 from unweave.augment._resample import warp
-from unweave.augment.color import adjust_hue_
 from unweave.data.sprites import COUNT, PALETTE, SIZES, Sprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
@@ -112,9 +111,9 @@ def draw_factors(u: Tensor) -> Tensor:
 
 
 def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
-    """Images (n, 3, s, s) whose sprite is turned and scaled about its own centre, moved and given another hue.
+    """Images (n, 3, s, s) whose sprite is turned and scaled about its own centre, moved and painted in another colour.
 
-    The place is set, not changed: wherever the sprite was, x and y become what ``u`` says.
+    Place, size and colour are set, not changed: wherever the sprite was, x and y become what ``u`` says.
     """
     size = images.shape[-1]
     mask = (images.amax(1) > 0.05).float()
@@ -136,9 +135,11 @@ def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
         ],
         1,
     )
-    moved = warp(images, matrix, "bilinear")
-    adjust_hue_(moved, (u[:, 0] - 0.5).view(-1, 1, 1, 1))
-    return moved.clamp_(0, 1)
+    # Jitter turns hue but leaves saturation and value, which tell the palette's colours apart: paint instead.
+    brightest = images.amax((1, 2, 3), keepdim=True).clamp(min=1e-6)
+    light = warp((images / brightest).amax(1, keepdim=True), matrix, "bilinear")
+    palette = torch.tensor(PALETTE, device=images.device) / 255
+    return light * palette[draw_factors(u)[:, 0].long()][:, :, None, None]
 
 
 class SpriteFactors:
