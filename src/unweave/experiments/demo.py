@@ -242,7 +242,7 @@ def draw_figure(path: Path, table: SpaceScores, views: A.Views, world: World, z:
     heat = drawing.add_subplot(grid[:, 0])
     scores = torch.tensor([[table.scores[s][f] for f in table.factors] for s in spaces])
     chance = torch.tensor([table.chance[f] for f in table.factors])
-    heat.imshow(((scores - chance) / (1 - chance)).clamp(0, 1), cmap="Blues", vmin=0, vmax=1.1, aspect="auto")
+    heat.imshow(((scores - chance) / (1 - chance)).clamp(0, 1).numpy(), cmap="Blues", vmin=0, vmax=1.1, aspect="auto")
     for i in range(len(spaces)):
         for j in range(len(table.factors)):
             ink = "white" if scores[i, j] > 0.6 else "black"
@@ -263,7 +263,8 @@ def draw_figure(path: Path, table: SpaceScores, views: A.Views, world: World, z:
             axis = drawing.add_subplot(grid[row, column])
             rows, columns, c, h, w = images.shape
             padded = torch.nn.functional.pad(images, (1, 1, 1, 1), value=0.4)
-            axis.imshow(padded.permute(0, 3, 1, 4, 2).reshape(rows * (h + 2), columns * (w + 2), c).clamp(0, 1))
+            shown = padded.permute(0, 3, 1, 4, 2).reshape(rows * (h + 2), columns * (w + 2), c)
+            axis.imshow(shown.clamp(0, 1).numpy())
             axis.set_title(title, fontsize=10, color=report.color_of(spaces, space))
             axis.axis("off")
     drawing.savefig(path, dpi=110)
