@@ -15,6 +15,7 @@ from unweave.experiments.sprites import (
     rows,
     run_sprites,
 )
+from unweave.experiments.sprites_report import color_lines
 from unweave.experiments.sprites_scores import FACTORS, regression_targets, score_row
 
 TINY = dataclasses.replace(
@@ -88,6 +89,11 @@ def test_noise_hides_a_whisper_that_standardising_lets_one_hear():
     assert found["standardised"]["x"] > 0.99
     assert found["noisy"]["x"] < 0.05
     assert found["x"] < 0.05
+
+
+def test_the_report_says_what_weak_jitter_leaves_of_color():
+    assert "0.30" in " ".join(color_lines([{"strength": "weak"}]))
+    assert color_lines([{"strength": "strong"}]) == []
 
 
 def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unweave.data.numerical import Worlds
 from unweave.evaluation.correlation import mean_correlation
 from unweave.evaluation.kernel_ridge import KernelRidge
 from unweave.experiments.table import Row
@@ -75,7 +76,7 @@ def score_runs(
     return rows
 
 
-def _latents(worlds, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[no-untyped-def]
+def _latents(worlds: Worlds, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """x̃ = f(c, s̃), c, s̃ and the rank of s̃ given c."""
     content, style = worlds.sample(n, generator)
     style = worlds.perturb(style, generator)

@@ -1,4 +1,4 @@
-"""``unweave reproduce numerical``: only content, whatever the size of the embedding (paper, section 5.1 and figure 2).
+"""``unweave reproduce numerical``: only content, whatever the size of the embedding (paper, section 5.1).
 
     x = f(c, s) and x̃ = f(c, s̃)  ─►  encoder  ─►  SimCLR with distances, λ fixed at 1 or adapted  ─►  r² of c and s
 

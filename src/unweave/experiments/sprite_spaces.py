@@ -25,12 +25,12 @@ from unweave.data.sprites import COUNT, PALETTE, SIZES, Sprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
 from unweave.evaluation.dci import dci
+from unweave.experiments.sprite_training import SpriteTraining
 from unweave.experiments.sprites import MEAN, STD
 from unweave.experiments.sprites_report import SPACES as FILE
 from unweave.experiments.sprites_report import SPACES_KEY, write_report
 from unweave.experiments.sprites_scores import CATEGORIES, half_score
 from unweave.experiments.table import Row, Table
-from unweave.models import Encoder, SmallConvNet
 from unweave.objectives import (
     BarlowTwins,
     DisentangledLoss,
@@ -42,7 +42,7 @@ from unweave.objectives import (
     variance,
 )
 from unweave.objectives._base import BaseMethod
-from unweave.training import TrainConfig, train
+from unweave.training import train
 
 GROUPS = ("color", "scale", "orientation", "x", "y")
 SPACES = ("content", *GROUPS)
@@ -170,7 +170,7 @@ ABLATIONS = ("none", "per-space entropy", "no content entropy", "fixed weights",
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpacesConfig:
+class SpacesConfig(SpriteTraining):
     """How every row is trained and scored."""
 
     methods: tuple[str, ...] = ("simclr", "vicreg", "barlow_twins")
@@ -178,12 +178,9 @@ class SpacesConfig:
     ablated: str = "simclr"
     """The base method the ablations are of."""
     mode: Mode = "latents"
-    size: int = 64
-    backbone: str = "resnet18"
     hidden: int = 512
     batch: int = 1536
     steps: int = 4000
-    lr: float = 2e-3
     scored: int = 20_000
     forest: int = 4000
     """Images that DCI's forests see."""
@@ -275,22 +272,8 @@ def train_spaces(
     """One encoder with six spaces, and what each tells."""
     recipe, views = recipes(config)[method], SpriteViews(config.size, config.mode)
     torch.manual_seed(seed)
-    encoder = Encoder(
-        SmallConvNet(config.size) if config.backbone == "small" else config.backbone,
-        SPACES,
-        dim=recipe.dims,
-        hidden=config.hidden,
-    )
-    training = TrainConfig(
-        steps=config.steps,
-        batch_size=config.batch,
-        lr=config.lr,
-        seed=seed,
-        log_every=50,
-        checkpoint_every=0 if device != "cpu" else 500,
-        precision="bf16-mixed" if device != "cpu" else "32-true",
-        accelerator=device,
-    )
+    encoder = config.encoder(SPACES, recipe.dims)
+    training = config.train_config(seed, device)
     folder = out / "runs" / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
     source = SpriteFactors(train_index, device)
     run = train(source, views, encoder, make_objective(recipe, ablation), training, folder, description=description)  # type: ignore[arg-type]

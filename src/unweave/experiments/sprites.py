@@ -1,4 +1,4 @@
-"""``unweave reproduce sprites``: content alone, whatever the strength of augmentation (paper, section 5.2, table 5).
+"""``unweave reproduce sprites``: content alone, whatever the strength of augmentation (paper, section 5.2).
 
     ColorDSprites ─► two views, weak, medium or strong ─► ResNet-18 and projector ─► SimCLR, VICReg or Barlow Twins
                   with its standard λ, or λ adapted ─► what z tells of shape (content) and of every style factor
@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +19,13 @@ from unweave import augment as A
 from unweave.data.sprites import COUNT, PALETTE, Sprites, StoredSprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
+from unweave.experiments.sprite_training import SpriteTraining
 from unweave.experiments.sprites_report import KEY, TABLE, write_report
 from unweave.experiments.sprites_scores import score_row
 from unweave.experiments.table import Row, Table
-from unweave.models import Encoder, SmallConvNet
 from unweave.objectives import BarlowTwins, DisentangledLoss, DualAscent, Fixed, SimCLR, VICReg
 from unweave.objectives._base import BaseMethod
-from unweave.training import TrainConfig, train
+from unweave.training import train
 
 MEAN, STD = (0.0233, 0.0210, 0.0184), (0.128, 0.106, 0.105)
 
@@ -82,19 +83,12 @@ KINDS = (("standard", "fixed"), ("adapted", "geometric"), ("adapted", "paper"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpritesConfig:
+class SpritesConfig(SpriteTraining):
     """How every row is trained and scored."""
 
     methods: tuple[str, ...] = tuple(METHODS)
     kinds: tuple[tuple[str, str], ...] = KINDS
     strengths: tuple[str, ...] = tuple(STRENGTHS)
-    size: int = 64
-    backbone: str = "resnet18"
-    """A name of torchvision's or timm's; ``small`` is a few convolutions, for a CPU."""
-    hidden: int = 2048
-    batch: int = 1024
-    steps: int = 3000
-    lr: float = 2e-3
     warmup: float = 0.2
     """The share of steps before λ moves."""
     settled: float = 0.7
@@ -153,18 +147,11 @@ class SeenViews(A.Views):
 
     tries = 2
 
-    def __call__(
-        self,
-        images: Tensor,
-        *,
-        generator: torch.Generator | None = None,
-        start: int | None = None,
-        total: int | None = None,
-    ) -> A.Pair:
+    def __call__(self, images: Tensor, **how: Any) -> A.Pair:
         """As ``Views``. Nothing is asked of the device: every image is drawn as often as the unluckiest."""
         sides = []
         for _ in range(self.tries):
-            pair = super().__call__(images, generator=generator, start=start, total=total)
+            pair = super().__call__(images, **how)
             sides.append((pair.a, pair.b))
         a, b = sides[0]
         for again_a, again_b in sides[1:]:
@@ -236,24 +223,9 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
     """Trains one encoder and asks its embedding for every factor."""
     method, views = METHODS[named.method], make_views(named.strength)
     torch.manual_seed(named.seed)
-    encoder = Encoder(
-        SmallConvNet(config.size) if config.backbone == "small" else config.backbone,
-        views.spaces,
-        dim=method.dim,
-        hidden=config.hidden,
-        depth=method.depth,
-    )
+    encoder = config.encoder(views.spaces, method.dim, method.depth)
     objective = DisentangledLoss(method.base, spaces=views.spaces, weights=weights_rule(named.rule, method, config))
-    training = TrainConfig(
-        steps=config.steps,
-        batch_size=config.batch,
-        lr=config.lr,
-        seed=named.seed,
-        log_every=50,
-        checkpoint_every=0 if world.device != "cpu" else 500,
-        precision="bf16-mixed" if world.device != "cpu" else "32-true",
-        accelerator=world.device,
-    )
+    training = config.train_config(named.seed, world.device)
     run = train(
         world.train,
         views,

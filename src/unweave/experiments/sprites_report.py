@@ -45,6 +45,22 @@ def write_report(out: Path) -> None:
     print("\n".join([*main_table(table.rows), "", *sprite_spaces_report.section(spaces.rows)[6:]]))
 
 
+def color_lines(rows: list[Row]) -> list[str]:
+    """What of color even a perfect content space may tell, where jitter cannot join all of the palette."""
+    from unweave.experiments.sprites import color_groups
+
+    found = []
+    for strength in dict.fromkeys(row["strength"] for row in rows):
+        groups = color_groups(strength)
+        if len(groups) > 1:
+            found += [
+                f"{strength.capitalize()} jitter leaves the palette in {len(groups)} groups of colors that never meet: "
+                f"a space that is fully invariant may still tell color to {len(groups) / 10:.2f}.",
+                "",
+            ]
+    return found
+
+
 def name_of(row: Row) -> str:
     """A row in words."""
     rule = f" ({row['rule']})" if row["weights"] == "adapted" else ""
@@ -66,6 +82,7 @@ def paper_section(table: Table) -> list[str]:
         "",
         *main_table(table.rows),
         "",
+        *color_lines(table.rows),
         "### The same, probed harder",
         "",
         "*Standardised*: every dimension to variance 1, so that what a nearly dead space still whispers is heard.",

@@ -55,7 +55,7 @@ class Objective(ABC):
 
 
 def content_and_joint(styles: int, ablation: str) -> list[list[int]] | None:
-    """The groups of the paper's equation 4, which has both; without content's own, the joint one is left."""
+    """The groups of the paper's objective, which has both; without content's own, the joint one is left."""
     every = list(range(styles + 1))
     return {"none": [[0], every], "all pairs": [[0], every], "no content entropy": [every]}.get(ablation)
 
@@ -85,7 +85,7 @@ class Ours(Objective):
     """The same in Gaussian coordinates: φ_m = Φ(z_m), with distances and neighbours measured in z, and λ growing.
 
     Distances are squared and relative to the spread of the space, so that λ cannot shrink it. As in the paper's
-    equation 4, and unlike the theorem, content's entropy counts apart from the joint one, too; both are largest at the
+    objective, and unlike the theorem, content's entropy counts apart from the joint one, too; both are largest at the
     same place. λ starts high: spaces that are invariant from the beginning do not fill with what they must lose again.
     """
 
@@ -107,7 +107,7 @@ class Ours(Objective):
 
 @dataclass(frozen=True)
 class Split(Objective):
-    """A method of self-supervised learning, split into invariance and entropy (paper, table 1 and equation 4).
+    """A method of self-supervised learning, split into invariance and entropy (paper, table 1 and its objective).
 
     As the paper has it, content's entropy counts apart from the joint one, too.
     """

@@ -1,0 +1,40 @@
+"""What both parts of the sprites experiment train with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from unweave.models import Encoder, SmallConvNet
+from unweave.training import TrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpriteTraining:
+    """Images, network and steps."""
+
+    size: int = 64
+    backbone: str = "resnet18"
+    """A name of torchvision's or timm's; ``small`` is a few convolutions, for a CPU."""
+    hidden: int = 2048
+    """Width of the projectors."""
+    batch: int = 1024
+    steps: int = 3000
+    lr: float = 2e-3
+
+    def encoder(self, spaces: Sequence[str], dim: int | Mapping[str, int], depth: int = 2) -> Encoder:
+        """With a projector of ``depth`` layers for each space."""
+        backbone = SmallConvNet(self.size) if self.backbone == "small" else self.backbone
+        return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth)
+
+    def train_config(self, seed: int, device: str) -> TrainConfig:
+        """In bfloat16 and with a checkpoint at the end alone on a GPU, where a row is to take about a minute."""
+        on_cpu = device == "cpu"
+        return TrainConfig(
+            steps=self.steps,
+            batch_size=self.batch,
+            lr=self.lr,
+            seed=seed,
+            log_every=50,
+            checkpoint_every=500 if on_cpu else 0,
+            precision="32-true" if on_cpu else "bf16-mixed",
+            accelerator=device,
+        )
