@@ -142,6 +142,7 @@ def test_a_folder_removed_during_the_run_is_one_line_and_loses_nothing(photo_fol
     from unweave.data import loader
 
     monkeypatch.setattr(loader, "CHUNK", 4)
+    monkeypatch.setattr(loader, "CHUNK_BYTES", 0)
     monkeypatch.setattr(loader, "AHEAD", 1)
     original = torch.optim.AdamW.step
 

@@ -25,7 +25,9 @@ from unweave.errors import UnweaveError
 
 Cache = Literal["auto", "gpu", "ram", "none"]
 CHUNK = 32
-"""Images a worker decodes at a time: several workers share one batch."""
+"""Images a worker decodes at a time, at least: several workers share one batch."""
+CHUNK_BYTES = 2**21
+"""Of small images it takes as many as make this: to hand a chunk over costs the same whatever its size."""
 NEIGHBOURS = 100
 """How many images in a row may be unreadable before the whole source is taken to be."""
 
@@ -66,7 +68,7 @@ def load_images(
         return streamed
     store = torch.empty(len(source), 3, size, size, dtype=torch.uint8, device=kept_on)
     start = 0
-    for chunk in streamed.chunks(torch.arange(len(source)).split(CHUNK)):
+    for chunk in streamed.chunks(torch.arange(len(source)).split(streamed.chunk)):
         store[start : start + len(chunk)].copy_(chunk, non_blocking=True)
         start += len(chunk)
         if watch:
@@ -102,6 +104,7 @@ class StreamedImages:
 
     def __init__(self, source: Source, size: int, workers: int, skipped: Skipped) -> None:
         self.source, self.size, self.workers, self.skipped = source, size, workers, skipped
+        self.chunk = max(CHUNK, CHUNK_BYTES // (3 * size**2))
 
     def __len__(self) -> int:
         return len(self.source)
@@ -116,21 +119,21 @@ class StreamedImages:
         def chunked() -> Iterator[Tensor]:
             for index in order:
                 lengths.append(len(index))
-                yield from index.split(CHUNK)
+                yield from index.split(self.chunk)
 
         chunks = self.chunks(chunked())
 
         def joined() -> Iterator[Tensor]:
             for first in chunks:
                 n = lengths.pop(0)
-                rest = islice(chunks, -(-n // CHUNK) - 1)
+                rest = islice(chunks, -(-n // self.chunk) - 1)
                 yield torch.cat([first, *rest], out=empty_for(device, n, *first.shape[1:]))
 
         return prefetch(joined(), device)
 
     def chunks(self, order: Iterable[Tensor]) -> Iterator[Tensor]:
         """The images of each index in turn, as the workers give them."""
-        in_flight = self.workers * AHEAD * CHUNK * 3 * self.size**2
+        in_flight = self.workers * AHEAD * self.chunk * 3 * self.size**2
         loader = DataLoader(
             Decoding(self.source, self.size, through_pipe=in_flight > 0.8 * free_shared_memory()),
             sampler=_Once(order),
@@ -207,7 +210,7 @@ def decode_one(source: Source, i: int, size: int) -> Tensor:
         raise
     except Exception as error:  # a foreign data set's own troubles with one image
         raise UnreadableImageError(" ".join(str(error).split()) or type(error).__name__) from None
-    return torch.from_numpy(decode(encoded, size).copy()).permute(2, 0, 1)
+    return torch.from_numpy(decode(encoded, size)).permute(2, 0, 1)
 
 
 class _Once:
