@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unweave.constants import constant
+
 Filter = Literal["bilinear", "bicubic"]
 
 
@@ -99,7 +101,7 @@ def warp(images: Tensor, matrices: Tensor, mode: str) -> Tensor:
     ``matrices`` (n, 3, 3) take an output pixel to the input pixel it shows, in pixels from the image's centre.
     """
     h, w = images.shape[2:]
-    to_pixels = torch.tensor([w / 2, h / 2, 1.0], device=images.device)
+    to_pixels = constant((w / 2, h / 2, 1.0), images.device)
     # affine_grid works in coordinates that run from −1 to 1: scale in, apply, scale out.
     normalised = matrices * to_pixels / to_pixels[:, None]
     grid = F.affine_grid(normalised[:, :2].to(images.dtype), list(images.shape), align_corners=False)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from unweave.augment._transform import Params, RowTransform, Size, Transform, as_range, between
+from unweave.constants import constant
 from unweave.errors import UnweaveError
 
 
@@ -41,7 +42,7 @@ def adjust_hue_(images: Tensor, shift: Tensor) -> None:
     hue = torch.where(is_red, green - blue, torch.where(is_green, blue - red, red - green))
     hue.div_(chroma.clamp(min=1e-12)).add_(torch.where(is_red, 0.0, torch.where(is_green, 2.0, 4.0))).add_(6 * shift)
     # Back to RGB by one formula for all three channels: value − chroma·clamp(min(k, 4 − k), 0, 1), k from 0 to 6.
-    k = hue + torch.tensor([5.0, 3.0, 1.0], device=images.device).view(3, 1, 1)
+    k = hue + constant((5.0, 3.0, 1.0), images.device).view(3, 1, 1)
     k.sub_((k / 6).floor_(), alpha=6)
     torch.addcmul(value, torch.minimum(k, 4 - k).clamp_(0, 1), chroma, value=-1, out=images)
 
@@ -173,8 +174,8 @@ class Normalize(Transform):
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
         """Normalises all."""
-        mean = torch.tensor(self.mean, device=images.device, dtype=images.dtype).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=images.device, dtype=images.dtype).view(-1, 1, 1)
+        mean = constant(self.mean, images.device, images.dtype).view(-1, 1, 1)
+        std = constant(self.std, images.device, images.dtype).view(-1, 1, 1)
         return (images - mean) / std
 
     def fixed(self) -> dict[str, object]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unweave.constants import constant
 from unweave.errors import UnweaveError
 
 SHAPES = ("square", "ellipse", "heart")
@@ -119,7 +120,9 @@ class Sprites:
 
     def paint(self, masks: Tensor, color: Tensor) -> Tensor:
         """Masks (n, s, s) in the palette's colours (n,)."""
-        rgb = self.palette.to(masks.device)[color]
+        if self.palette.device != masks.device:
+            self.palette = self.palette.to(masks.device)
+        rgb = self.palette[color]
         return masks.unsqueeze(1) * rgb[:, :, None, None]
 
 
@@ -177,7 +180,7 @@ def _in_ellipse(u: Tensor, v: Tensor) -> Tensor:
 
 
 def _in_heart(u: Tensor, v: Tensor) -> Tensor:
-    outline = torch.tensor(HEART, device=u.device)
+    outline = constant(HEART, u.device)
     steps = torch.diff(outline, append=outline[-1:])
     place = (torch.atan2(v, u.abs()) / math.pi + 0.5) * (len(HEART) - 1)
     knot = place.to(torch.int32).clamp_(0, len(HEART) - 1)

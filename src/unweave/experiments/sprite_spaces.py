@@ -21,6 +21,7 @@ from torch import Tensor
 
 from unweave import augment as A
 from unweave.augment._resample import warp
+from unweave.constants import constant
 from unweave.data.sprites import COUNT, PALETTE, SIZES, Sprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
@@ -138,7 +139,7 @@ def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
     # Jitter turns hue but leaves saturation and value, which tell the palette's colours apart: paint instead.
     brightest = images.amax((1, 2, 3), keepdim=True).clamp(min=1e-6)
     light = warp((images / brightest).amax(1, keepdim=True), matrix, "bilinear")
-    palette = torch.tensor(PALETTE, device=images.device) / 255
+    palette = constant(PALETTE, images.device) / 255
     return light * palette[draw_factors(u)[:, 0].long()][:, :, None, None]
 
 

@@ -9,6 +9,7 @@ Legend: n images, d dimensions.
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +166,9 @@ def _where_lost(views: Tensor, again: Tensor) -> Tensor:
     return torch.where(lost.view(-1, 1, 1, 1), again, views)
 
 
+@cache
 def make_views(strength: str) -> SeenViews:
-    """One space, content: nothing is shared."""
+    """One space, content: nothing is shared. The same for every row of a strength: on a GPU they are compiled once."""
     return SeenViews({}, always=[*STRENGTHS[strength].transforms(), A.Normalize(MEAN, STD)])
 
 

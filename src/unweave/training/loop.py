@@ -88,7 +88,7 @@ def train(
     encoder.to(memory_format=memory_format)
     if world_size() > 1 and fabric.device.type == "cuda":
         encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
-    optimizer = make_optimizer(encoder, config)
+    optimizer = make_optimizer(encoder, config, fused=fabric.device.type == "cuda")
     both = BothViews(encoder)
     if config.compile:
         both.compile()
@@ -139,7 +139,7 @@ def _batches(images: ImageSource, order: Iterable[Tensor], device: torch.device)
         yield from work_ahead(order, device)
     else:
         for index in order:
-            yield images[index.to(device)]
+            yield images[index.to(device, non_blocking=True)]
 
 
 def _gradients(
