@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from unweave.errors import UnweaveError
 from unweave.objectives._base import BaseMethod, effective_rank, variance
 from unweave.objectives.dual_ascent import DualAscent, Fixed
+from unweave.objectives.independence import dependence
 from unweave.processes import gather, world_size
 
 WARN_EVERY = 50
@@ -46,11 +47,13 @@ class Terms:
     effective_rank: Tensor
     content_entropy: Tensor
     joint_entropy: Tensor
+    dependence: Tensor
+    """On content; 0 for content itself, and where it is not asked for."""
 
     def as_dict(self) -> dict[str, float]:
         """Plain numbers by name, as they are written to a run's metrics: ``loss``, ``content/weight``, …"""
         out = {name: float(getattr(self, name).detach()) for name in ("loss", "content_entropy", "joint_entropy")}
-        for name in ("weights", "invariance", "constraint", "variance", "effective_rank"):
+        for name in ("weights", "invariance", "constraint", "variance", "effective_rank", "dependence"):
             for space, value in zip(self.spaces, getattr(self, name).tolist(), strict=True):
                 out[f"{space}/{name.removesuffix('s')}"] = value
         return out
@@ -67,6 +70,10 @@ class DisentangledLoss(nn.Module):
             pair, since all of them share content.
         entropies: "both", content's own and the joint one, as in the paper's objective; "joint" alone, as in its
             theorem; "each", one for every space apart, as in LooC, which lets content into the style spaces.
+        independence: weight of a term the paper does not have: each style space's dependence on the content space,
+            which is held fixed by it (``dependence``; 0 leaves it out). The theorem says that there is none at its
+            optimum; spaces with room to spare do not get there by entropy alone. It begins when the weights begin to
+            move: until content has found itself, it would drive style out of the style spaces.
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
     whole batch; every process must bring as many images as the others.
@@ -91,6 +98,7 @@ class DisentangledLoss(nn.Module):
         weights: DualAscent | None = None,
         content_pairs: Literal["own", "all"] = "own",
         entropies: Literal["both", "joint", "each"] = "both",
+        independence: float = 0.0,
     ) -> None:
         super().__init__()
         self.base, self.spaces, self.rule = base, tuple(spaces), weights or Fixed()
@@ -100,7 +108,9 @@ class DisentangledLoss(nn.Module):
             raise UnweaveError(f"content_pairs is 'own' or 'all', not {content_pairs!r}")
         if entropies not in ("both", "joint", "each"):
             raise UnweaveError(f"entropies is 'both', 'joint' or 'each', not {entropies!r}")
-        self.content_pairs, self.entropies = content_pairs, entropies
+        if independence < 0:
+            raise UnweaveError(f"independence is a weight and cannot be negative: {independence}")
+        self.content_pairs, self.entropies, self.independence = content_pairs, entropies, independence
         start = base.weight if self.rule.start is None else self.rule.start
         self.register_buffer("weights", self._per_space("start", start))
         self.register_buffer("starts", self.weights.clone(), persistent=False)
@@ -136,6 +146,9 @@ class DisentangledLoss(nn.Module):
 
         content_entropy, joint_entropy = self._entropies(a, b)
         loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
+        dependences = self._dependences(a, b)
+        if self.independence:
+            loss = loss + self.independence * dependences.sum()
         with torch.no_grad():
             seen = [self.base.geometry(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
             return Terms(
@@ -148,6 +161,7 @@ class DisentangledLoss(nn.Module):
                 effective_rank=torch.stack([effective_rank(z) for z in seen]),
                 content_entropy=content_entropy.detach(),
                 joint_entropy=joint_entropy.detach(),
+                dependence=dependences.detach(),
             )
 
     def _entropies(self, a: list[Tensor], b: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -160,6 +174,14 @@ class DisentangledLoss(nn.Module):
             return content, torch.stack(styles).sum()
         joint = self.base.joint_entropy(a, b)
         return (content if self.entropies == "both" else torch.zeros_like(joint)), joint
+
+    def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """Of each space on content."""
+        none = torch.zeros_like(a[0][0, 0])
+        if not self.independence or self._updates < self.rule.warmup:
+            return none.expand(len(a))
+        both = [self.base.geometry(torch.cat(views)) for views in zip(a, b, strict=True)]
+        return torch.stack([none, *(dependence(z, both[0].detach()) for z in both[1:])])
 
     def _own_pairs(self, m: int, z_a: Tensor, z_b: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
         """The pairs that space m's invariance sees."""

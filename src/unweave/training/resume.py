@@ -26,6 +26,7 @@ def identity(images: int, views: Views, objective: DisentangledLoss, config: Tra
     """What must not differ between the two halves of a run."""
     settings = {k: v for k, v in asdict(config).items() if k not in FREE}
     rule = f"{objective.base!r}, {objective.rule!r}, content_pairs={objective.content_pairs}, {objective.entropies}"
+    rule += f", independence={objective.independence}" if objective.independence else ""
     return {**settings, "images": images, "views": repr(views), "objective": rule}
 
 
