@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from unweave.models import Encoder, SmallConvNet
 from unweave.training import TrainConfig
 
+SMALL = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (64, 2))
+"""Width and stride of the small network's convolutions: without the unstrided ones it cannot tell a shape."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpriteTraining:
@@ -22,7 +25,7 @@ class SpriteTraining:
 
     def encoder(self, spaces: Sequence[str], dim: int | Mapping[str, int], depth: int = 2) -> Encoder:
         """With a projector of ``depth`` layers for each space."""
-        backbone = SmallConvNet(self.size) if self.backbone == "small" else self.backbone
+        backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
         return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth)
 
     def train_config(self, seed: int, device: str) -> TrainConfig:

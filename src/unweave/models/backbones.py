@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from unweave.errors import UnweaveError
@@ -62,8 +63,13 @@ class SmallConvNet(nn.Module):
         layers: Sequence[tuple[int, int]] = ((16, 2), (32, 2), (32, 1), (64, 2)),
         dim: int = 128,
         channels: int = 3,
+        *,
+        pooled: bool = False,
     ) -> None:
-        """``layers`` are the (width, stride) of each convolution, ``size`` the pixels a side of the images."""
+        """``layers`` are the (width, stride) of each convolution, ``size`` the pixels a side of the images.
+
+        ``pooled`` adds each channel's mean and maximum to h: what a thing is, wherever it is.
+        """
         super().__init__()
         convolutions: list[nn.Module] = []
         before, side = channels, size
@@ -74,7 +80,8 @@ class SmallConvNet(nn.Module):
                 nn.ReLU(),
             ]
             before, side = width, -(-side // stride)
-        self.num_features = dim
+        self.pooled = pooled
+        self.num_features = dim + 2 * before * pooled
         self.layers = nn.Sequential(
             *convolutions,
             nn.Flatten(),
@@ -84,5 +91,8 @@ class SmallConvNet(nn.Module):
         )
 
     def forward(self, images: Any) -> Any:
-        """(n, c, size, size) to (n, dim)."""
-        return self.layers(images)
+        """(n, c, size, size) to (n, num_features)."""
+        if not self.pooled:
+            return self.layers(images)
+        maps = self.layers[:-4](images)
+        return torch.cat([self.layers[-4:](maps), maps.mean((2, 3)), maps.amax((2, 3))], 1)
