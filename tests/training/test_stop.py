@@ -1,6 +1,7 @@
 import os
 import signal
 
+import pytest
 import torch
 
 from unweave.training.stop import StopRequest
@@ -13,3 +14,15 @@ def test_sigterm_is_heard_inside_and_left_alone_outside():
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.asked(2)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_is_heard_once_and_raised_the_second_time(capsys):
+    before = signal.getsignal(signal.SIGINT)
+    with StopRequest(torch.device("cpu")) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.asked(1)
+        assert stop.interrupted
+        assert "Ctrl-C again" in capsys.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

@@ -27,6 +27,7 @@ from unweave.processes import rank, world_size
 from unweave.training.checkpoint import remove_remains
 from unweave.training.config import TrainConfig
 from unweave.training.launch import launch
+from unweave.training.lock import only_run
 from unweave.training.logbook import Evaluation, Logbook, train_mode
 from unweave.training.metrics import MetricsFile, ProgressBar
 from unweave.training.micro_batch import backward, backward_in_parts
@@ -79,10 +80,28 @@ def train(
 
     Where ``out`` already holds a checkpoint of the same configuration, the run continues from it; a finished run is
     only loaded. A loss that is not a number stops the run and leaves the last good checkpoint. SIGTERM saves and
-    returns. ``fabric``, where it is given, has its processes running already.
+    returns, Ctrl-C saves and raises ``KeyboardInterrupt``. ``fabric``, where it is given, has its processes running
+    already.
     """
     out = Path(out)
     fabric = fabric or launch(config)
+    make_folder(out)
+    with only_run(out, fabric.device):
+        return _train(images, views, encoder, objective, config, out, evaluation, fabric, progress, description)
+
+
+def _train(
+    images: ImageSource,
+    views: Views,
+    encoder: nn.Module,
+    objective: DisentangledLoss,
+    config: TrainConfig,
+    out: Path,
+    evaluation: Evaluation | None,
+    fabric: Fabric,
+    progress: bool,
+    description: str,
+) -> Run:
     _check(images, views, encoder, objective, config, out)
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     encoder.to(memory_format=memory_format)
@@ -129,6 +148,8 @@ def train(
     if world_size() > 1:
         torch.distributed.barrier()  # none leaves, and is taken for dead, while the first still writes
     encoder.eval()
+    if stopped and stop.interrupted:
+        raise KeyboardInterrupt
     return Run(done, first, time.perf_counter() - started, metrics.rows, stopped)
 
 
@@ -196,7 +217,6 @@ def _check(
         raise UnweaveError(f"a batch of {config.batch_size} is too small for {len(views.spaces)} kinds of pairs")
     if config.batch_size % world_size():
         raise UnweaveError(f"a batch of {config.batch_size} cannot be shared by {world_size()} processes equally")
-    make_folder(out)
     if rank() == 0:
         remove_remains(out / CHECKPOINT)
     # Weights and the optimiser's two moments, and the checkpoint before it until the new one is whole.
