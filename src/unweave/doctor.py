@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import sys
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 
 from unweave._version import __version__
@@ -48,6 +49,8 @@ def _version(package: str) -> str | None:
 def _devices() -> list[str]:
     import torch
 
+    from unweave.augment._transform import triton_works
+
     if not torch.cuda.is_available():
         return [f"no GPU that torch can use (built for {torch.version.cuda or 'CPU alone'})"]
     lines = []
@@ -55,7 +58,10 @@ def _devices() -> list[str]:
         about = torch.cuda.get_device_properties(i)
         free = torch.cuda.mem_get_info(i)[0]
         lines.append(f"GPU {i}: {about.name}, {free / 2**30:.1f} of {about.total_memory / 2**30:.1f} GB free")
-    return [*lines, f"CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        kernels = "work" if triton_works() else str(said[-1].message) if said else "are not there: no Triton"
+    return [*lines, f"CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}", f"our GPU kernels {kernels}"]
 
 
 def _machine() -> list[str]:

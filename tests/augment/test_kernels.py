@@ -85,3 +85,18 @@ def test_views_on_a_gpu_are_those_of_the_cpu(photos):
     assert torch.equal(on_gpu.a, again.a)
     for ours, theirs in ((on_gpu.a, on_cpu.a), (on_gpu.b, on_cpu.b)):
         assert (ours.cpu() - theirs).abs().max() < 1 / 255
+
+
+def test_without_a_compiler_the_slower_way_is_taken_and_said():
+    # Without a GPU the trial fails as it does without a compiler: by some exception or other.
+    code = (
+        "import torch, warnings; torch.cuda.is_available = lambda: True\n"
+        "from unweave.augment._transform import triton_works\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(triton_works(), len([w for w in said if 'cannot be compiled' in str(w.message)]))\n"
+        "    print(triton_works())"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["False", "1", "False"]

@@ -6,6 +6,7 @@ between the views of some images is then one ``torch.where`` on plain tensors.
 Legend: n images, c channels, h×w pixels.
 """
 
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -119,8 +120,23 @@ class RowTransform(Transform):
 
 @cache
 def triton_works() -> bool:
-    """Whether the GPU kernels can be had."""
-    return find_spec("triton") is not None
+    """Whether the GPU kernels can be had: Triton compiles them here, which wants a C compiler and Python's headers."""
+    if find_spec("triton") is None:
+        return False
+    try:
+        from unweave.augment import _kernels
+
+        on = torch.ones(1, dtype=torch.bool, device="cuda")
+        _kernels.solarize_(torch.zeros(1, 3, 8, 8, device="cuda"), on, 0.5)
+    except Exception as error:  # the compiler's, the linker's, Triton's own: they have no common base
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        warnings.warn(
+            f"GPU kernels cannot be compiled on this machine, views are made by slower ones: {reason[:200]} (a C "
+            "compiler and Python's headers are needed: on Debian, apt install gcc python3-dev)",
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 def as_float(images: Tensor) -> Tensor:
