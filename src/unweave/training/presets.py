@@ -109,8 +109,8 @@ PRESETS = {
         "SimCLR (0.5; take --lr 0.3 with --method vicreg); the paper does not give η and ε.",
         command="unweave train imagenet/train --preset imagenet --devices 8 --out run",
         hardware="several GPUs, 16 cores for each to decode; on fewer, --micro-batch; none tried by us yet",
-        hours="not run by us; a ResNet-50 with smaller projectors (2048-128, batch 256, compiled) trained at 2,936 images "
-        "a second from JPEG files on one H200 with 16 cores, at which 100 epochs are 12 GPU-hours",
+        hours="not run by us; a ResNet-50 with smaller projectors (2048-128, batch 256, compiled) trained at 2,936 "
+        "images a second from JPEG files on one H200 with 16 cores, at which 100 epochs are 12 GPU-hours",
         score="not run by us. The paper: ImageNet top-1 61.7 from h and 49.0 from z (SimCLR + Ours-Scratch); without "
         "styles 68.1 and 56.5; fine-tuned 67.9 and 57.8. VICReg from scratch with styles was unstable there",
     ),
