@@ -15,6 +15,8 @@ from unweave.experiments.sprite_spaces import (
     SpriteFactors,
     SpriteViews,
     about_the_sprite,
+    make_objective,
+    recipes,
     run_spaces,
     score_spaces_of_sprites,
     wanted,
@@ -115,8 +117,20 @@ def test_spaces_that_are_the_factors_score_so():
     assert found["dci"]["disentanglement"] > 0.9
 
 
+def test_each_ablation_takes_one_part_away_and_plain_is_the_papers():
+    recipe = recipes(SpacesConfig())["simclr"]
+    whole = make_objective(recipe, "none")
+    assert whole.independence > 0
+    assert whole.weights.tolist() == [0.5] * 6
+    assert make_objective(recipe, "no independence").independence == 0
+    assert make_objective(recipe, "per-space entropy").entropies == "each"
+    plain = make_objective(recipe, "plain")
+    assert (plain.independence, plain.content_pairs, plain.base) == (0, "own", SimCLR(temperature=0.15))
+    assert plain.weights.tolist() == [1.0] * 6
+
+
 def test_rows_that_are_named():
-    assert len(list(wanted(SpacesConfig(), 0, ""))) == 7
+    assert len(list(wanted(SpacesConfig(), 0, ""))) == 8
     assert [row[1] for row in wanted(SpacesConfig(), 0, "simclr fixed")] == ["fixed weights"]
     with pytest.raises(UnweaveError):
         SpacesConfig(methods=("odd",))

@@ -26,6 +26,16 @@ def test_the_small_image_stem_keeps_the_resolution():
     assert backbone(IMAGES[:, :, :32, :32]).shape == (2, 512)
 
 
+def test_a_small_network_with_pooled_features_tells_what_wherever_it_is():
+    net = SmallConvNet(64, layers=((4, 2), (6, 2)), dim=16, pooled=True).eval()
+    spot = torch.zeros(2, 3, 64, 64)
+    spot[0, :, 10:18, 10:18] = spot[1, :, 30:38, 42:50] = 1
+    h = net(spot)
+    assert h.shape == (2, net.num_features) == (2, 16 + 2 * 6)
+    assert not torch.allclose(h[0, :16], h[1, :16])
+    torch.testing.assert_close(h[0, 16:], h[1, 16:])
+
+
 def test_one_projector_a_space_with_its_own_width_and_depth():
     encoder = Encoder(
         SmallConvNet(64),

@@ -12,7 +12,7 @@ Legend: n images, M groups.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -157,6 +157,10 @@ class SpriteFactors:
         return self._rows[rows]
 
 
+INDEPENDENCE = 5.0
+"""Of every style space from content: without it a style space tells "large square, small heart", not scale."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A base method and what goes with it."""
@@ -164,10 +168,11 @@ class Recipe:
     base: BaseMethod
     dims: dict[str, int]
     weights: DualAscent
+    independence: float = 0.0
     content_pairs: Literal["own", "all"] = "all"
 
 
-ABLATIONS = ("none", "per-space entropy", "no content entropy", "fixed weights", "plain")
+ABLATIONS = ("none", "per-space entropy", "no content entropy", "no independence", "fixed weights", "plain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,14 +199,22 @@ class SpacesConfig(SpriteTraining):
 
 
 def recipes(config: SpacesConfig) -> dict[str, Recipe]:
-    """Our settings for each base method: spaces about as large as what they hold."""
-    moves = {"warmup": config.steps // 4, "settle": config.steps * 7 // 10}
-    small = {"content": 3, "color": 8, "scale": 3, "orientation": 8, "x": 3, "y": 3}
-    rule = DualAscent(rule="geometric", lr=0.001, tolerance=0.003, **moves)
+    """Our settings for each base method: spaces about as large as what they hold.
+
+    At λ = 1 a space whose factor the network cannot see yet shrinks to a point, and may stay there: λ starts below.
+    A joint hinge or covariance is a mean over all spaces, so that VICReg's λ is to be smaller in proportion.
+    """
+    small = {"content": 3, "color": 8, "scale": 4, "orientation": 8, "x": 8, "y": 8}
+
+    def rule(start: float, tolerance: float) -> DualAscent:
+        moves = {"warmup": config.steps * 4 // 10, "settle": config.steps * 8 // 10}
+        return DualAscent(rule="geometric", lr=6 / config.steps, tolerance=tolerance, start=start, **moves)
+
+    simclr = SimCLR(temperature=0.15, joint_temperature=0.15 / len(SPACES))
     return {
-        "simclr": Recipe(SimCLR(temperature=0.15, joint_temperature=0.15 / len(SPACES)), small, rule),
-        "vicreg": Recipe(VICReg(), small, rule),
-        "barlow_twins": Recipe(BarlowTwins(), small, rule),
+        "simclr": Recipe(simclr, small, rule(0.5, 0.003), INDEPENDENCE),
+        "vicreg": Recipe(VICReg(), small, rule(25 / len(SPACES), 0.01), INDEPENDENCE),
+        "barlow_twins": Recipe(BarlowTwins(), small, rule(1.0, 0.01), INDEPENDENCE),
     }
 
 
@@ -212,25 +225,32 @@ QUICK = SpacesConfig(
     backbone="small",
     hidden=128,
     batch=192,
-    steps=1200,
+    steps=1500,
     scored=4000,
     forest=1000,
 )
 
 
 def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
-    """Ours, or less one part; ``plain`` is the paper's own: content's invariance on its own pairs, one temperature."""
-    base, pairs = recipe.base, recipe.content_pairs
+    """Ours, or less one part; ``plain`` is the paper's own: λ from 1, content's invariance on its own pairs, one
+    temperature, independence not asked for.
+    """
+    base, weights, independence, pairs = recipe.base, recipe.weights, recipe.independence, recipe.content_pairs
+    if ablation == "fixed weights":
+        weights = Fixed()
+    if ablation in ("no independence", "plain"):
+        independence = 0.0
     if ablation == "plain":
-        pairs = "own"
+        pairs, weights = "own", replace(weights, start=None)
         if isinstance(base, SimCLR):
             base = SimCLR(temperature=base.temperature)
     return DisentangledLoss(
         base,
         spaces=SPACES,
-        weights=Fixed() if ablation == "fixed weights" else recipe.weights,
+        weights=weights,
         content_pairs=pairs,
         entropies={"per-space entropy": "each", "no content entropy": "joint"}.get(ablation, "both"),  # type: ignore[arg-type]
+        independence=independence,
     )
 
 

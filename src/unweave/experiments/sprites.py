@@ -115,8 +115,8 @@ QUICK = SpritesConfig(
     size=32,
     backbone="small",
     hidden=256,
-    batch=256,
-    steps=1800,
+    batch=128,
+    steps=2000,
     scored=8000,
 )
 
