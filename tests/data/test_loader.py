@@ -17,6 +17,11 @@ from unweave.errors import UnweaveError
 N, SIZE = 75, 16
 
 
+@pytest.fixture(autouse=True)
+def _several_chunks_a_batch(monkeypatch):
+    monkeypatch.setattr(loading, "CHUNK_BYTES", 0)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Image i is of the gray level 3·i."""
@@ -41,6 +46,15 @@ def test_batches_come_in_the_order_asked_for(folder, cache, workers):
     order = [torch.randperm(N)[:n] for n in (70, 32, 1, 64)]
     assert [numbers(batch) for batch in images.batches(order, torch.device("cpu"))] == [o.tolist() for o in order]
     assert numbers(images[torch.tensor([4, 2])]) == [4, 2]
+
+
+def test_small_images_travel_in_larger_chunks(folder, monkeypatch):
+    source = open_source(folder)
+    assert StreamedImages(source, SIZE, 0, Skipped(N, 0.0)).chunk == 32
+    monkeypatch.setattr(loading, "CHUNK_BYTES", 60 * 3 * SIZE**2)
+    images = load_images(source, SIZE, cache="none", workers=0)
+    assert images.chunk == 60
+    assert [numbers(b) for b in images.batches([torch.arange(N)], torch.device("cpu"))] == [list(range(N))]
 
 
 def test_pixels_are_the_decoders(folder):

@@ -33,7 +33,7 @@ def test_a_weight_does_not_grow_while_its_space_is_near_collapse(rule):
 def terms(spaces, constraint=0.5, variance=1.0, rank=3.0):
     size, zero = len(spaces), torch.zeros(())
     full = [torch.full((size,), v) for v in (1.0, 0.0, constraint, variance, rank)]
-    return Terms(zero, spaces, *full, zero, zero, zero)
+    return Terms(zero, spaces, *full, zero, zero)
 
 
 def test_warm_up_and_interval():

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+import tiny
 import torch
 
 import unweave as uw
@@ -36,3 +37,11 @@ def test_one_after_the_other_is_no_trouble(tmp_path):
     for _ in range(2):
         with only_run(tmp_path, CPU):
             pass
+
+
+def test_training_holds_the_folder_and_touches_nothing_that_is_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "PATIENCE", 0.1)
+    (tmp_path / "metrics.jsonl").write_text("another run's\n")
+    with only_run(tmp_path, CPU), pytest.raises(uw.UnweaveError, match="another run is writing"):
+        tiny.run(tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_text() == "another run's\n"

@@ -158,7 +158,7 @@ class SpriteFactors:
 
 
 INDEPENDENCE = 5.0
-"""Of every style space from content: without it a style space tells "large square, small heart", not scale."""
+"""Of every style space from content: a space that holds the sprite's area would tell shape as well as scale."""
 
 
 @dataclass(frozen=True)

@@ -47,13 +47,14 @@ class Terms:
     effective_rank: Tensor
     content_entropy: Tensor
     joint_entropy: Tensor
-    dependence: Tensor
-    """On content; 0 for content itself, and where it is not asked for."""
+    dependence: Tensor | None = None
+    """On content, 0 for content itself; None while it is not asked for."""
 
     def as_dict(self) -> dict[str, float]:
         """Plain numbers by name, as they are written to a run's metrics: ``loss``, ``content/weight``, …"""
         out = {name: float(getattr(self, name).detach()) for name in ("loss", "content_entropy", "joint_entropy")}
-        for name in ("weights", "invariance", "constraint", "variance", "effective_rank", "dependence"):
+        measured = ["weights", "invariance", "constraint", "variance", "effective_rank"]
+        for name in measured if self.dependence is None else [*measured, "dependence"]:
             for space, value in zip(self.spaces, getattr(self, name).tolist(), strict=True):
                 out[f"{space}/{name.removesuffix('s')}"] = value
         return out
@@ -147,7 +148,7 @@ class DisentangledLoss(nn.Module):
         content_entropy, joint_entropy = self._entropies(a, b)
         loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
         dependences = self._dependences(a, b)
-        if self.independence:
+        if dependences is not None:
             loss = loss + self.independence * dependences.sum()
         with torch.no_grad():
             seen = [self.base.geometry(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
@@ -161,7 +162,7 @@ class DisentangledLoss(nn.Module):
                 effective_rank=torch.stack([effective_rank(z) for z in seen]),
                 content_entropy=content_entropy.detach(),
                 joint_entropy=joint_entropy.detach(),
-                dependence=dependences.detach(),
+                dependence=None if dependences is None else dependences.detach(),
             )
 
     def _entropies(self, a: list[Tensor], b: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -175,13 +176,12 @@ class DisentangledLoss(nn.Module):
         joint = self.base.joint_entropy(a, b)
         return (content if self.entropies == "both" else torch.zeros_like(joint)), joint
 
-    def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
-        """Of each space on content."""
-        none = torch.zeros_like(a[0][0, 0])
+    def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
+        """Of each space on content, where it is asked for."""
         if not self.independence or self._updates < self.rule.warmup:
-            return none.expand(len(a))
+            return None
         both = [self.base.geometry(torch.cat(views)) for views in zip(a, b, strict=True)]
-        return torch.stack([none, *(dependence(z, both[0].detach()) for z in both[1:])])
+        return torch.stack([torch.zeros_like(a[0][0, 0]), *(dependence(z, both[0].detach()) for z in both[1:])])
 
     def _own_pairs(self, m: int, z_a: Tensor, z_b: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
         """The pairs that space m's invariance sees."""

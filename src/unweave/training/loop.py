@@ -87,70 +87,55 @@ def train(
     fabric = fabric or launch(config)
     make_folder(out)
     with only_run(out, fabric.device):
-        return _train(images, views, encoder, objective, config, out, evaluation, fabric, progress, description)
+        _check(images, views, encoder, objective, config, out)
+        memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+        encoder.to(memory_format=memory_format)
+        if world_size() > 1 and fabric.device.type == "cuda":
+            encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
+        optimizer = make_optimizer(encoder, config, fused=fabric.device.type == "cuda")
+        both = BothViews(encoder)
+        if config.compile:
+            both.compile()
+        model, optimizer = fabric.setup(both, optimizer)
+        objective.to(fabric.device)
 
+        about = identity(len(images), views, objective, config)
+        first = resume(out / CHECKPOINT, encoder, optimizer, objective, about)
+        metrics = MetricsFile(out / METRICS, keep_until=first, tensorboard=config.tensorboard)
+        generator = torch.Generator(device=fabric.device)
+        started, stopped, done = time.perf_counter(), False, first
 
-def _train(
-    images: ImageSource,
-    views: Views,
-    encoder: nn.Module,
-    objective: DisentangledLoss,
-    config: TrainConfig,
-    out: Path,
-    evaluation: Evaluation | None,
-    fabric: Fabric,
-    progress: bool,
-    description: str,
-) -> Run:
-    _check(images, views, encoder, objective, config, out)
-    memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
-    encoder.to(memory_format=memory_format)
-    if world_size() > 1 and fabric.device.type == "cuda":
-        encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
-    optimizer = make_optimizer(encoder, config, fused=fabric.device.type == "cuda")
-    both = BothViews(encoder)
-    if config.compile:
-        both.compile()
-    model, optimizer = fabric.setup(both, optimizer)
-    objective.to(fabric.device)
+        train_mode(encoder)
+        order = (batch_index(step, len(images), config) for step in range(first, config.steps))
+        with (
+            ProgressBar(config.steps, first, description, show=progress and rank() == 0) as bar,
+            _fast_matmul(fabric.device),
+            StopRequest(fabric.device) as stop,
+            closing(_batches(images, order, fabric.device)) as batches,
+        ):
+            book = Logbook(config, out / CHECKPOINT, about, encoder, optimizer, objective, metrics, bar, evaluation)
+            for step, batch in enumerate(batches, first):
+                for group in optimizer.param_groups:
+                    group["lr"] = learning_rate(step, config)
 
-    about = identity(len(images), views, objective, config)
-    first = resume(out / CHECKPOINT, encoder, optimizer, objective, about)
-    metrics = MetricsFile(out / METRICS, keep_until=first, tensorboard=config.tensorboard)
-    generator = torch.Generator(device=fabric.device)
-    started, stopped, done = time.perf_counter(), False, first
+                terms = _gradients(fabric, model, views, objective, batch, step, generator, config)
+                if config.clip is not None:
+                    fabric.clip_gradients(model, optimizer, max_norm=config.clip, error_if_nonfinite=False)
+                optimizer.step()
+                optimizer.zero_grad()
+                objective.update(terms)
 
-    train_mode(encoder)
-    order = (batch_index(step, len(images), config) for step in range(first, config.steps))
-    with (
-        ProgressBar(config.steps, first, description, show=progress and rank() == 0) as bar,
-        _fast_matmul(fabric.device),
-        StopRequest(fabric.device) as stop,
-        closing(_batches(images, order, fabric.device)) as batches,
-    ):
-        book = Logbook(config, out / CHECKPOINT, about, encoder, optimizer, objective, metrics, bar, evaluation)
-        for step, batch in enumerate(batches, first):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, config)
-
-            terms = _gradients(fabric, model, views, objective, batch, step, generator, config)
-            if config.clip is not None:
-                fabric.clip_gradients(model, optimizer, max_norm=config.clip, error_if_nonfinite=False)
-            optimizer.step()
-            optimizer.zero_grad()
-            objective.update(terms)
-
-            done = step + 1
-            stopped = stop.asked(done) and done < config.steps
-            book.after(done, terms, stopping=stopped)
-            if stopped:
-                break
-    if world_size() > 1:
-        torch.distributed.barrier()  # none leaves, and is taken for dead, while the first still writes
-    encoder.eval()
-    if stopped and stop.interrupted:
-        raise KeyboardInterrupt
-    return Run(done, first, time.perf_counter() - started, metrics.rows, stopped)
+                done = step + 1
+                stopped = stop.asked(done) and done < config.steps
+                book.after(done, terms, stopping=stopped)
+                if stopped:
+                    break
+        if world_size() > 1:
+            torch.distributed.barrier()  # none leaves, and is taken for dead, while the first still writes
+        encoder.eval()
+        if stop.interrupted:
+            raise KeyboardInterrupt
+        return Run(done, first, time.perf_counter() - started, metrics.rows, stopped)
 
 
 def _batches(images: ImageSource, order: Iterable[Tensor], device: torch.device) -> Generator[Tensor, None, None]:

@@ -42,8 +42,8 @@ PRESETS = {
         about="64px, ResNet-18: a few hundred to a hundred thousand photographs, or a first try.",
         command="unweave train photos --preset small --epochs 1 --batch-size 64 --out run",
         hardware="any; one GPU for more than a few epochs",
-        hours="about 48 photographs a second on one core of a server; on one H200 about 41,000 (64px, batch 1024): 100 "
-        "epochs of 100,000 photographs are four minutes",
+        hours="about 48 photographs a second on one core of a server; on one H200 about 41,000 in "
+        "batches of 1024, at which 100 epochs of 100,000 photographs are four minutes",
         score="none published for this setting, and none measured by us yet",
     ),
     "cifar": Preset(

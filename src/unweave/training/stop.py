@@ -35,13 +35,14 @@ class StopRequest:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, before in self._before.items():
-            signal.signal(number, before)
+            if before is not None:  # set by something other than Python, which cannot be put back
+                signal.signal(number, before)
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         self._told = True
         if number == signal.SIGINT:
             self.interrupted = True
-            signal.signal(signal.SIGINT, self._before[signal.SIGINT])
+            signal.signal(signal.SIGINT, self._before[signal.SIGINT] or signal.default_int_handler)
             if rank() == 0:
                 print("stopping when this step is done and saved; Ctrl-C again stops at once", file=sys.stderr)
 
