@@ -115,7 +115,8 @@ class Views:
             images = images.repeat_interleave(len(self.spaces), 0)
         size = (images.shape[-2], images.shape[-1])
         parameters = self._compiled_parameters if images.is_cuda and triton_works() else self.parameters
-        params_a, params_b = parameters(u, shared.to(images.device, non_blocking=True), size)
+        kinds = shared if images.device.type == "cpu" else self.kinds(n, start, images.device)
+        params_a, params_b = parameters(u, kinds, size)
         a = run(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
         b = run(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
         return Pair(a, b, shared)
@@ -133,14 +134,17 @@ class Views:
 
         With ``all_pairs`` both have n·(M + 1) rows.
         """
-        kinds = len(self.spaces)
-        repeat = kinds if self.all_pairs else 1
+        repeat = len(self.spaces) if self.all_pairs else 1
         total = start + n if total is None else total
         source = device if generator is None else generator.device
         u = torch.rand(total * repeat, 2, self._columns + len(self.groups), generator=generator, device=source)
         u = u[start * repeat : (start + n) * repeat].transpose(0, 1).to(device, non_blocking=True)
-        shared = torch.arange(start * repeat, (start + n) * repeat) % kinds
-        return u, shared
+        return u, self.kinds(n, start)
+
+    def kinds(self, n: int, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
+        """Which group each image shares; made where it is needed, since a copy to a GPU cannot be recorded."""
+        repeat = len(self.spaces) if self.all_pairs else 1
+        return torch.arange(start * repeat, (start + n) * repeat, device=device) % len(self.spaces)
 
     def plain(self, images: Tensor) -> Tensor:
         """Images as they are, but for what is always applied and is not random: how to embed, not to train."""

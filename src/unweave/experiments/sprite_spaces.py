@@ -77,7 +77,8 @@ class SpriteViews:
         source = factors.device if generator is None else generator.device
         u = torch.rand(total, 2, len(GROUPS), generator=generator, device=source)[start : start + n].to(factors.device)
         shared = torch.arange(start, start + n) % len(SPACES)
-        same = shared.to(factors.device, non_blocking=True)[:, None] == torch.arange(1, len(SPACES), device=u.device)
+        kinds = torch.arange(start, start + n, device=u.device) % len(SPACES)
+        same = kinds[:, None] == torch.arange(1, len(SPACES), device=u.device)
         first, second = u[:, 0], torch.where(same, u[:, 0], u[:, 1])
         return A.Pair(self._view(factors, first), self._view(factors, second), shared)
 

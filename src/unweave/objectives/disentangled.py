@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from unweave.constants import constant
 from unweave.errors import UnweaveError
 from unweave.objectives._base import BaseMethod, effective_rank, variance
 from unweave.objectives.dual_ascent import DualAscent, Fixed
@@ -176,9 +177,14 @@ class DisentangledLoss(nn.Module):
         joint = self.base.joint_entropy(a, b)
         return (content if self.entropies == "both" else torch.zeros_like(joint)), joint
 
+    @property
+    def asks_independence(self) -> bool:
+        """Whether the independence term is part of the loss by now."""
+        return self.independence > 0 and self._updates >= self.rule.warmup
+
     def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
         """Of each space on content, where it is asked for."""
-        if not self.independence or self._updates < self.rule.warmup:
+        if not self.asks_independence:
             return None
         both = [self.base.geometry(torch.cat(views)) for views in zip(a, b, strict=True)]
         return torch.stack([torch.zeros_like(a[0][0, 0]), *(dependence(z, both[0].detach()) for z in both[1:])])
@@ -187,7 +193,9 @@ class DisentangledLoss(nn.Module):
         """The pairs that space m's invariance sees."""
         if len(self.spaces) == 1 or (m == 0 and self.content_pairs == "all"):
             return z_a, z_b
-        rows = (shared == m).nonzero().squeeze(1).to(z_a.device, non_blocking=True)
+        rows = (shared == m).nonzero().squeeze(1)
+        if rows.device != z_a.device:  # the same at every step: copied once
+            rows = constant(tuple(rows.tolist()), z_a.device, torch.int64)
         if len(rows) == 0:
             raise UnweaveError(
                 f"no pair in this batch shares {self.spaces[m]!r}; take a batch of at least {len(self.spaces)} images"

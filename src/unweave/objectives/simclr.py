@@ -55,8 +55,9 @@ def contrastive_entropy(
     anchors, others = (torch.cat([z_a, z_b]),) * 2 if negatives == "all" else (z_a, z_b)
     if len(anchors) <= block:
         return _log_sums(anchors, others, 0, n, temperature, similarity, decoupled).mean()
-    sums = [
-        checkpoint(_log_sums, rows, others, start, n, temperature, similarity, decoupled, use_reentrant=False)
+    how = (n, temperature, similarity, decoupled)
+    sums = [  # nothing in it is random
+        checkpoint(_log_sums, rows, others, start, *how, use_reentrant=False, preserve_rng_state=False)
         for start, rows in zip(range(0, len(anchors), block), anchors.split(block), strict=True)
     ]
     return torch.cat(sums).mean()

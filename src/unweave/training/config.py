@@ -37,6 +37,8 @@ class TrainConfig:
     """Memory format of images and kernels; faster for convolutions."""
     compile: bool = False
     """Compile the encoder."""
+    graph: bool = False
+    """On one GPU, record the step as a CUDA graph and replay it: faster where a network is small, for more memory."""
     seed: int = 0
     """Of the order of images and of the views."""
     log_every: int = 20

@@ -8,7 +8,7 @@ stopped and started again, on as many processes or on others, sees what it would
 
 import shutil
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from unweave.training.metrics import MetricsFile, ProgressBar
 from unweave.training.micro_batch import backward, backward_in_parts
 from unweave.training.optimizer import learning_rate, make_optimizer
 from unweave.training.order import batch_index, mix
+from unweave.training.recorded import Recorded
 from unweave.training.resume import identity, resume
 from unweave.training.stop import StopRequest
 
@@ -103,6 +104,10 @@ def train(
         first = resume(out / CHECKPOINT, encoder, optimizer, objective, about)
         metrics = MetricsFile(out / METRICS, keep_until=first, tensorboard=config.tensorboard)
         generator = torch.Generator(device=fabric.device)
+        gradients = _gradients(fabric, model, views, objective, generator, config)
+        if _can_be_recorded(fabric, config):
+            parameters = encoder.parameters()
+            gradients = Recorded(gradients, parameters, generator, phase=lambda: objective.asks_independence)
         started, stopped, done = time.perf_counter(), False, first
 
         train_mode(encoder)
@@ -118,7 +123,8 @@ def train(
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(step, config)
 
-                terms = _gradients(fabric, model, views, objective, batch, step, generator, config)
+                generator.manual_seed(mix(config.seed, step))
+                terms = gradients(batch)
                 if config.clip is not None:
                     fabric.clip_gradients(model, optimizer, max_norm=config.clip, error_if_nonfinite=False)
                 optimizer.step()
@@ -153,23 +159,34 @@ def _gradients(
     model: nn.Module,
     views: Views,
     objective: DisentangledLoss,
-    batch: Tensor,
-    step: int,
     generator: torch.Generator,
     config: TrainConfig,
-) -> Terms:
-    """The terms of this batch, their gradient added to the parameters'."""
+) -> Callable[[Tensor], Terms]:
+    """What gives the terms of a batch, their gradient added to the parameters'."""
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
-    n = len(batch)
 
-    def make_pair(start: int, stop: int) -> Pair:
-        generator.manual_seed(mix(config.seed, step))
-        pair = views(batch[start:stop], generator=generator, start=rank() * n + start, total=world_size() * n)
+    def make_pair(images: Tensor, start: int, n: int) -> Pair:
+        pair = views(images, generator=generator, start=rank() * n + start, total=world_size() * n)
         return Pair(pair.a.to(memory_format=memory_format), pair.b.to(memory_format=memory_format), pair.shared)
 
-    if config.micro_batch is None or config.micro_batch >= n:
-        return backward(fabric, model, objective, make_pair(0, n))
-    return backward_in_parts(fabric, model, objective, make_pair, n, config.micro_batch)
+    def at_once(batch: Tensor) -> Terms:
+        return backward(fabric, model, objective, make_pair(batch, 0, len(batch)))
+
+    def in_parts(batch: Tensor) -> Terms:
+        n, part, seed = len(batch), config.micro_batch or len(batch), generator.initial_seed()
+
+        def make_part(start: int, stop: int) -> Pair:
+            generator.manual_seed(seed)
+            return make_pair(batch[start:stop], start, n)
+
+        return backward_in_parts(fabric, model, objective, make_part, n, part)
+
+    whole = config.micro_batch is None or config.micro_batch >= config.batch_size // world_size()
+    return at_once if whole else in_parts
+
+
+def _can_be_recorded(fabric: Fabric, config: TrainConfig) -> bool:
+    return config.graph and fabric.device.type == "cuda" and world_size() == 1 and config.micro_batch is None
 
 
 @contextmanager

@@ -41,8 +41,8 @@ PROJECTORS = "projectors"
 PROBED = 4000
 """Images that the online probe embeds."""
 MAY_CHANGE = frozenset((
-    "micro_batch", "compile", "cache", "workers", "max_bad", "probe", "probe_every", "probe_data", "tensorboard",
-    "log_every", "checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "root", "init",
+    "micro_batch", "compile", "graph", "cache", "workers", "max_bad", "probe", "probe_every", "probe_data",
+    "tensorboard", "log_every", "checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "root", "init",
 ))  # fmt: skip
 """Settings that may differ when a run is taken up again."""
 

@@ -72,6 +72,8 @@ class PretrainConfig:
     """bf16-mixed on GPUs, 32-true elsewhere, unless told."""
     compile: bool = False
     """Compile the network."""
+    graph: bool = False
+    """On one GPU, record the step as a CUDA graph: faster where a network is small, for more memory."""
     seed: int = 0
     """Of everything random."""
 

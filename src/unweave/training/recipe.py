@@ -90,6 +90,7 @@ def make_train_config(
         clip=config.clip,
         precision=precision,  # type: ignore[arg-type]
         compile=config.compile,
+        graph=config.graph,
         seed=config.seed,
         log_every=min(config.log_every, steps),
         checkpoint_every=0,

@@ -17,7 +17,7 @@ from unweave.training.config import TrainConfig
 
 FREE = (
     "log_every", "checkpoint_every", "checkpoint_minutes", "accelerator", "devices", "nodes", "strategy", "compile",
-    "micro_batch", "tensorboard",
+    "micro_batch", "tensorboard", "graph",
 )  # fmt: skip
 """Settings that may differ between the two halves of a run."""
 
