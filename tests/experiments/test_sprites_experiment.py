@@ -69,11 +69,13 @@ def test_an_embedding_that_is_the_factors_tells_them_all_and_noise_none():
     sizes = {"shape": 3, "color": 10, "scale": 6, "orientation": 40, "x": 32, "y": 32}
     factors = {name: torch.randint(size, (n,), generator=generator) for name, size in sizes.items()}
     all_told = torch.cat([*regression_targets(factors).values(), factors["orientation"][:, None]], 1).float()
+    all_told = (all_told - all_told.mean(0)) / all_told.std(0)
     told = score_row(all_told, factors, lambda z: z)
-    assert min(told[name] for name in FACTORS) > 0.98
-    assert min(told["one_hot"].values()) > 0.98
+    assert min(told["raw"][name] for name in FACTORS) > 0.98
+    assert min(told["standardised"].values()) > 0.98
+    assert min(told["one_hot"].values()) > 0.6  # at unit length places and angles are no longer linear
     nothing = score_row(torch.randn(n, 20, generator=generator), factors, lambda z: z)
-    for way in (nothing, nothing["standardised"], nothing["noisy"]):
+    for way in (nothing, nothing["raw"], nothing["standardised"], nothing["noisy"]):
         assert way["shape"] < 0.39
         assert way["color"] < 0.14
         assert abs(way["x"]) < 0.05
@@ -89,6 +91,21 @@ def test_noise_hides_a_whisper_that_standardising_lets_one_hear():
     assert found["standardised"]["x"] > 0.99
     assert found["noisy"]["x"] < 0.05
     assert found["x"] < 0.05
+
+
+def test_the_length_of_an_embedding_does_not_matter_to_its_scores():
+    n = 2000
+    x = torch.arange(n) % 32
+    factors = {"shape": x % 3, "color": x % 10, "scale": x % 6, "orientation": x, "x": x, "y": x}
+    z = torch.cat([torch.nn.functional.one_hot(x % 3).float(), 0.01 * torch.randn(n, 2), 1e-3 * x[:, None]], 1)
+    z = z[(order := torch.randperm(n))]
+    factors = {name: values[order] for name, values in factors.items()}
+    short, long = (score_row(size * z, factors, lambda z: z) for size in (1.0, 300.0))
+    for name in FACTORS:
+        assert short[name] == pytest.approx(long[name], abs=0.01)
+    assert short["shape"] > 0.99
+    assert long["raw"]["x"] > short["raw"]["x"] + 0.1
+    assert long["length"] == pytest.approx(300 * short["length"], rel=1e-4)
 
 
 def test_the_report_says_what_weak_jitter_leaves_of_color():

@@ -24,26 +24,29 @@ NOISE = 0.01
 
 @torch.no_grad()
 def score_row(z: Tensor, factors: dict[str, Tensor], geometry: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    """Every factor from z (n, d), the first half of the rows fitting, the other half scored, in three ways.
+    """Every factor from z (n, d), the first half of the rows fitting, the other half scored, in four ways.
 
-    As it is (scikit-learn's default penalties); standardised; and with noise of 1% of its size. Shape, color and scale
-    are accuracies, orientation, x and y r². ``one_hot`` has r² throughout: of one-hot targets, and of sine and cosine
-    of the orientation times the order of the shape's symmetry.
+    At unit length, with scikit-learn's default penalties; the same at the length it happens to have (``raw``);
+    standardised; and with noise of 1% of its size. SimCLR and Barlow Twins do not see a length: theirs comes out in the
+    hundreds, and a fixed penalty hears the more the longer an embedding is. Shape, color and scale are accuracies,
+    orientation, x and y r². ``one_hot`` has r² throughout: of one-hot targets, and of sine and cosine of the
+    orientation times the order of the shape's symmetry.
     """
+    unit = F.normalize(z, dim=1)
     size = (z - z.mean(0)).square().mean().sqrt()
     noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(0)).to(z)
-    ways = {
-        "standardised": (z - z.mean(0)) / z.std(0).clamp(min=1e-12),
-        "noisy": z + NOISE * size * noise,
-    }
-    plain = _scores(z, factors, LogisticRegression, Ridge)
+    standardised, noisy = (z - z.mean(0)) / z.std(0).clamp(min=1e-12), z + NOISE * size * noise
+    plain = _scores(unit, factors, LogisticRegression, Ridge)
     return {
         **plain,
         "style_mean": sum(plain[name] for name in STYLES) / len(STYLES),
         "variance": float(variance(geometry(z))),
         "effective_rank": float(effective_rank(geometry(z))),
-        **{way: _scores(features, factors, ClassProbe, RidgeProbe) for way, features in ways.items()},
-        "one_hot": {name: _half(z, y, Ridge()) for name, y in regression_targets(factors).items()},
+        "length": float(z.norm(dim=1).mean()),
+        "raw": _scores(z, factors, LogisticRegression, Ridge),
+        "standardised": _scores(standardised, factors, ClassProbe, RidgeProbe),
+        "noisy": _scores(noisy, factors, ClassProbe, RidgeProbe),
+        "one_hot": {name: _half(unit, y, Ridge()) for name, y in regression_targets(factors).items()},
     }
 
 
