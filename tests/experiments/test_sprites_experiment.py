@@ -1,9 +1,12 @@
 import dataclasses
+import functools
 import json
 
 import pytest
 import torch
 
+from unweave import augment as A
+from unweave.data.sprites import COUNT, Sprites
 from unweave.errors import UnweaveError
 from unweave.experiments.sprites import (
     METHODS,
@@ -11,7 +14,9 @@ from unweave.experiments.sprites import (
     STRENGTHS,
     SpritesConfig,
     color_groups,
+    find_sprites,
     make_views,
+    reach,
     rows,
     run_sprites,
 )
@@ -45,15 +50,39 @@ def test_all_twenty_seven_rows_and_those_that_are_named():
     ]
 
 
-@pytest.mark.parametrize("strength", STRENGTHS)
-def test_no_view_has_lost_its_sprite(strength):
-    from unweave.data.sprites import COUNT, Sprites
+def share_of_views_that(happens, strength, kind, size=64):
+    index = torch.randint(COUNT, (2000,), generator=torch.Generator().manual_seed(0))
+    pair = make_views(strength, kind)(Sprites(size)[index], generator=torch.Generator().manual_seed(1))
+    views = torch.cat([pair.a, pair.b])
+    bright = (views - views.amin((2, 3), keepdim=True)).amax(1) > 0.5
+    return happens(bright).float().mean().item()
 
-    index = torch.randint(COUNT, (3000,), generator=torch.Generator().manual_seed(0))
-    pair = make_views(strength)(Sprites(32)[index], generator=torch.Generator().manual_seed(1))
-    for views in (pair.a, pair.b):
-        blank = (views.amax((2, 3)) == views.amin((2, 3))).all(1)
-        assert blank.float().mean() < 0.002
+
+def is_cut(bright):
+    return bright[:, [0, -1]].flatten(1).any(1) | bright[:, :, [0, -1]].flatten(1).any(1)
+
+
+@pytest.mark.parametrize("strength", STRENGTHS)
+def test_views_show_the_whole_sprite_and_the_releases_do_not(strength):
+    assert share_of_views_that(is_cut, strength, "whole") < 0.005
+    assert share_of_views_that(is_cut, strength, "release") > 0.08
+    assert share_of_views_that(lambda bright: ~bright.flatten(1).any(1), strength, "whole") < 0.0015
+
+
+def test_where_a_sprite_comes_to_lie_is_where_it_is_seen():
+    images = Sprites(64)[torch.randint(COUNT, (400,), generator=torch.Generator().manual_seed(0))]
+    views = A.Views({}, always=STRENGTHS["medium"].transforms()[:3])
+    u, shared = views.draw(400, generator=torch.Generator().manual_seed(1))
+    params, _ = views.parameters(u, shared, (64, 64))
+    matrix = functools.reduce(torch.matmul, [s.a.matrix_where_on(p) for s, p in zip(views._steps, params, strict=True)])
+    told = reach(matrix, *find_sprites(images))
+    bright = views.pair(images, u, shared).a.amax(1) > 0.05
+    line = (torch.arange(64) - 31.5).abs()
+    seen = torch.maximum((bright.any(1) * line).amax(1), (bright.any(2) * line).amax(1))
+    inside = told < 31
+    assert 100 < inside.sum() < 400
+    assert (seen - told)[inside].max() < 1  # a circle about the sprite: it holds all of it,
+    assert (told - seen)[inside].mean() < 3  # and little else
 
 
 def test_weak_jitter_leaves_groups_of_colors_apart_and_stronger_does_not():

@@ -107,16 +107,17 @@ class Views:
         A generator seeded alike on every process then makes the views that one process would make of the whole batch.
         """
         n = len(images)
-        start = rank() * n if start is None else start
-        total = max(world_size() * n, start + n) if total is None else total
+        start, total = place_in_batch(n, start, total)
         self._check(images, total)
         u, shared = self.draw(n, generator=generator, device=images.device, start=start, total=total)
+        return self.pair(images, u, shared, start)
+
+    def pair(self, images: Tensor, u: Tensor, shared: Tensor, start: int = 0) -> Pair:
+        """The views that ``u`` and ``shared``, as drawn, make of the images."""
+        kinds = shared if images.device.type == "cpu" else self.kinds(len(images), start, images.device)
         if self.all_pairs:
             images = images.repeat_interleave(len(self.spaces), 0)
-        size = (images.shape[-2], images.shape[-1])
-        parameters = self._compiled_parameters if images.is_cuda and triton_works() else self.parameters
-        kinds = shared if images.device.type == "cpu" else self.kinds(n, start, images.device)
-        params_a, params_b = parameters(u, kinds, size)
+        params_a, params_b = self.fast_parameters(u, kinds, (images.shape[-2], images.shape[-1]))
         a = run(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
         b = run(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
         return Pair(a, b, shared)
@@ -168,6 +169,11 @@ class Views:
             size = step.a.output_size(size)
         return params_a, params_b
 
+    def fast_parameters(self, u: Tensor, shared: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
+        """``parameters``, compiled where that can be."""
+        make = self._compiled_parameters if u.is_cuda and triton_works() else self.parameters
+        return make(u, shared, size)
+
     def _check(self, images: Tensor, total: int) -> None:
         check_images(images)
         kinds = len(self.spaces)
@@ -188,6 +194,12 @@ class Views:
             for group, steps in itertools.groupby(self._steps, lambda step: step.group)
         ]
         return "Views(\n" + "\n".join(lines) + "\n)"
+
+
+def place_in_batch(n: int, start: int | None, total: int | None) -> tuple[int, int]:
+    """Where n images begin in the global batch, and how many that has: found from the processes unless given."""
+    start = rank() * n if start is None else start
+    return start, max(world_size() * n, start + n) if total is None else total
 
 
 def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:

@@ -6,6 +6,7 @@ An image that cannot be read is listed, and the next readable one of the source 
 images, and so which of them a step sees, is the same on every process, with any cache, and after a restart.
 """
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -140,7 +141,7 @@ class StreamedImages:
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=AHEAD if self.workers else None,
-            worker_init_fn=_leave_signals_to_the_parent,
+            worker_init_fn=_behind_the_parent,
         )
         # The workers are forked here, by the calling thread, and not by one that only waits for batches.
         return self._taken(iter(loader))
@@ -223,11 +224,14 @@ class _Once:
         return (index.tolist() for index in self._order)
 
 
-def _leave_signals_to_the_parent(worker: int) -> None:
-    """Slurm and Ctrl-C signal every process; the run decides, and must still get the batch it waits for.
+def _behind_the_parent(worker: int) -> None:
+    """Where there are fewer cores than processes, the one that feeds the GPU goes first. And signals are left to it:
 
-    A worker told to end does so half a minute later at most, when its parent had time to finish its step.
+    Slurm and Ctrl-C signal every process; the run decides, and must still get the batch it waits for. A worker told to
+    end does so half a minute later at most, when its parent had time to finish its step.
     """
+    if hasattr(os, "nice"):
+        os.nice(5)
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(30))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -6,17 +6,18 @@
 Legend: n images, d dimensions.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from unweave import augment as A
+from unweave.augment.views import place_in_batch
 from unweave.data.sprites import COUNT, PALETTE, Sprites, StoredSprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
@@ -143,34 +144,79 @@ def rows(config: SpritesConfig, seed: int, only: str) -> Iterator[Named]:
             yield named
 
 
-class SeenViews(A.Views):
-    """Views in which the sprite can be seen: one that has lost it is drawn again."""
+class WholeViews(A.Views):
+    """Views in which the whole sprite can be seen: those that would cut it are drawn again.
 
-    tries = 2
+    In a view that cuts its sprite, or has lost it, the shape cannot always be told, and pairs that do not share their
+    content cannot be invariant. Each view is drawn ``tries`` times, and the first that shows all of the sprite is
+    taken; if none does, the one that shows the most. Where the sprite comes to lie follows from the parameters alone.
+    """
 
-    def __call__(self, images: Tensor, **how: Any) -> A.Pair:
-        """As ``Views``. A GPU is not asked whether any was lost: there every view is drawn ``tries`` times."""
-        pair = super().__call__(images, **how)
-        a, b = pair.a, pair.b
-        for _ in range(self.tries - 1):
-            lost_a, lost_b = _lost(a), _lost(b)
-            if not images.is_cuda and not (lost_a | lost_b).any():
-                break
-            again = super().__call__(images, **how)
-            a, b = torch.where(lost_a, again.a, a), torch.where(lost_b, again.b, b)
-        return A.Pair(a, b, pair.shared)
+    tries = 8
+
+    def __call__(
+        self,
+        images: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        start: int | None = None,
+        total: int | None = None,
+    ) -> A.Pair:
+        """As ``Views``."""
+        n, size = len(images), images.shape[-1]
+        start, total = place_in_batch(n, start, total)
+        draws = [
+            self.draw(n, generator=generator, device=images.device, start=start, total=total) for _ in range(self.tries)
+        ]
+        u, shared = torch.stack([u for u, _ in draws], 1), draws[0][1]  # (2, tries, n, K)
+        place, radius = find_sprites(images)
+        sides = self.fast_parameters(u.flatten(1, 2), u.new_zeros(()), (size, size))
+        chosen = []
+        for side, params in zip(u, sides, strict=True):
+            matrix = self._moves(params).unflatten(0, (self.tries, n))
+            room = (size - 1) / 2 - reach(matrix, place, radius)
+            best = torch.where(room >= 0, 1e6 - torch.arange(self.tries, device=u.device)[:, None], room).argmax(0)
+            chosen.append(side.gather(0, best[None, :, None].expand(1, n, side.shape[2])).squeeze(0))
+        return self.pair(images, torch.stack(chosen), shared, start)
+
+    def _moves(self, params: list[A.Params]) -> Tensor:
+        """All that is done to a view's pixels, one matrix (…, 3, 3) from its pixels to the image's."""
+        steps = [(step.a, p) for step, p in zip(self._steps, params, strict=True)]
+        matrices = [t.matrix_where_on(p) for t, p in steps if isinstance(t, A.AffineTransform)]
+        return functools.reduce(torch.matmul, matrices)
 
 
-def _lost(views: Tensor) -> Tensor:
-    """Which views are all background, (n, 1, 1, 1)."""
-    span = views.amax((2, 3), keepdim=True) - views.amin((2, 3), keepdim=True)
-    return span.amax(1, keepdim=True) < 0.02
+def find_sprites(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Where in the image (n, 2), in pixels from its centre, x first, and how large a circle (n,) holds the sprite."""
+    size = images.shape[-1]
+    mask = images.amax(1) > (0.05 if images.is_floating_point() else 12)
+    line = torch.arange(size, device=images.device) - (size - 1) / 2
+    span = []
+    for seen in (mask.any(1), mask.any(2)):
+        low, high = torch.where(seen, line, size).amin(1), torch.where(seen, line, -size).amax(1)
+        span.append((low + high) / 2)
+    place = torch.stack(span, 1)
+    squares = (line - place[:, :1]).square()[:, None] + (line - place[:, 1:]).square()[:, :, None]
+    return place, torch.where(mask, squares, 0).amax((1, 2)).sqrt() + 0.5
+
+
+def reach(matrix: Tensor, place: Tensor, radius: Tensor) -> Tensor:
+    """How far from the centre, along x or y, a circle of the image reaches in a view of it: (…, n).
+
+    ``matrix`` (…, n, 3, 3) turns, enlarges and shifts, from the view's pixels to the image's.
+    """
+    cos, sin = matrix[..., 0, 0], matrix[..., 1, 0]
+    x, y = (place - matrix[..., :2, 2]).unbind(-1)
+    shrink = cos.square() + sin.square()
+    view_x, view_y = (cos * x + sin * y) / shrink, (cos * y - sin * x) / shrink
+    return torch.maximum(view_x.abs(), view_y.abs()) + radius / shrink.sqrt()
 
 
 @cache
-def make_views(strength: str) -> SeenViews:
+def make_views(strength: str, kind: str = "whole") -> A.Views:
     """One space, content: nothing is shared. The same for every row of a strength: on a GPU they are compiled once."""
-    return SeenViews({}, always=[*STRENGTHS[strength].transforms(), A.Normalize(MEAN, STD)])
+    views = {"whole": WholeViews, "release": A.Views}[kind]
+    return views({}, always=[*STRENGTHS[strength].transforms(), A.Normalize(MEAN, STD)])
 
 
 class World:
