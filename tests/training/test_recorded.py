@@ -16,7 +16,7 @@ ROWS = torch.arange(0, 600_000, 1000)
 
 def images_and_views(kind, device):
     if kind == "table":
-        return StoredSprites(Sprites(32), ROWS, device), make_views("medium")
+        return StoredSprites(Sprites(32), ROWS, device), make_views("medium", "whole")
     if kind == "latents":
         return SpriteFactors(ROWS, device), SpriteViews(32, "latents")
     groups = {

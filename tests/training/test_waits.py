@@ -27,7 +27,7 @@ def no_waiting() -> Iterator[None]:
 
 def images_and_views(kind):
     if kind == "table":
-        return StoredSprites(Sprites(), ROWS, "cuda"), make_views("strong")
+        return StoredSprites(Sprites(), ROWS, "cuda"), make_views("strong", "whole")
     if kind == "photographs":
         groups = {
             "spatial": [uw.augment.RandomResizedCrop(32), uw.augment.RandomHorizontalFlip()],

@@ -9,7 +9,7 @@ Legend: n images, d dimensions.
 import functools
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -69,19 +69,30 @@ class Method:
     base: BaseMethod
     dim: int
     depth: int
-    growth: float
-    """Of the geometric rule, a step."""
     eta: float
     """η of the paper's rule."""
     tolerance: float
+    """ε of both rules."""
+    floor: float
+    """The collapse-safe rule gives way where the variance falls below this."""
 
 
 METHODS = {
-    "simclr": Method(SimCLR(temperature=0.15), dim=256, depth=2, growth=0.002, eta=1.0, tolerance=1e-3),
-    "vicreg": Method(VICReg(), dim=512, depth=3, growth=0.002, eta=100.0, tolerance=1e-3),
-    "barlow_twins": Method(BarlowTwins(), dim=512, depth=3, growth=0.002, eta=1.0, tolerance=1e-4),
+    "simclr": Method(SimCLR(temperature=0.15), dim=256, depth=2, eta=1.0, tolerance=1e-4, floor=0.3),
+    "vicreg": Method(VICReg(), dim=512, depth=3, eta=100.0, tolerance=1e-4, floor=0.01),
+    "barlow_twins": Method(BarlowTwins(), dim=512, depth=3, eta=100.0, tolerance=1e-6, floor=0.3),
 }
-KINDS = (("standard", "fixed"), ("adapted", "geometric"), ("adapted", "paper"))
+RANK = 1.6
+"""And where the effective rank does: three shapes span two directions."""
+RISE = 6.0
+"""The collapse-safe rule lets λ grow by e to this, at most, in all methods and at all strengths."""
+KINDS = (
+    ("standard", "fixed", "whole"),
+    ("adapted", "geometric", "whole"),
+    ("adapted", "paper", "whole"),
+    ("adapted", "geometric", "release"),
+)
+"""Weights, rule, and whether views show the whole sprite or are as the authors' release draws them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +100,14 @@ class SpritesConfig(SpriteTraining):
     """How every row is trained and scored."""
 
     methods: tuple[str, ...] = tuple(METHODS)
-    kinds: tuple[tuple[str, str], ...] = KINDS
+    kinds: tuple[tuple[str, str, str], ...] = KINDS
     strengths: tuple[str, ...] = tuple(STRENGTHS)
     warmup: float = 0.2
     """The share of steps before λ moves."""
-    settled: float = 0.7
+    settled: float = 0.8
     """The share of steps after which λ stays."""
+    batch: int = 256
+    steps: int = 8000
     scored: int = 40_000
     """Images held out of training that are embedded; half of them fit the probes, half are scored."""
 
@@ -111,7 +124,7 @@ class SpritesConfig(SpriteTraining):
 
 QUICK = SpritesConfig(
     methods=("simclr",),
-    kinds=(("adapted", "geometric"),),
+    kinds=(("adapted", "geometric", "whole"),),
     strengths=("medium",),
     size=32,
     backbone="small",
@@ -130,16 +143,17 @@ class Named:
     weights: str
     rule: str
     strength: str
+    views: str
     seed: int
 
     def __str__(self) -> str:
-        return f"{self.method} {self.weights} {self.rule} {self.strength}"
+        return f"{self.method} {self.weights} {self.rule} {self.strength} {self.views}"
 
 
 def rows(config: SpritesConfig, seed: int, only: str) -> Iterator[Named]:
     """The rows to be made: those whose name holds every word of ``only``."""
-    for method, (weights, rule), strength in itertools.product(config.methods, config.kinds, config.strengths):
-        named = Named(method, weights, rule, strength, seed)
+    for method, (weights, rule, views), strength in itertools.product(config.methods, config.kinds, config.strengths):
+        named = Named(method, weights, rule, strength, views, seed)
         if set(only.split()) <= set(str(named).split()):
             yield named
 
@@ -213,7 +227,7 @@ def reach(matrix: Tensor, place: Tensor, radius: Tensor) -> Tensor:
 
 
 @cache
-def make_views(strength: str, kind: str = "whole") -> A.Views:
+def make_views(strength: str, kind: str) -> A.Views:
     """One space, content: nothing is shared. The same for every row of a strength: on a GPU they are compiled once."""
     views = {"whole": WholeViews, "release": A.Views}[kind]
     return views({}, always=[*STRENGTHS[strength].transforms(), A.Normalize(MEAN, STD)])
@@ -258,7 +272,9 @@ def run_sprites(
     table = Table(out / TABLE, KEY)
     wanted = list(rows(config, seed, only))
     if not wanted:
-        raise UnweaveError(f"no row is called {only!r}; names are made of a method, weights, a rule and a strength")
+        raise UnweaveError(
+            f"no row is called {only!r}; names are made of a method, weights, a rule, a strength and views"
+        )
     todo = [named for named in wanted if tuple(vars(named).values()) not in table.done]
     world = World(config, device) if todo else None
     for number, named in enumerate(todo, 1):
@@ -270,7 +286,7 @@ def run_sprites(
 
 def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, description: str) -> Row:
     """Trains one encoder and asks its embedding for every factor."""
-    method, views = METHODS[named.method], make_views(named.strength)
+    method, views = METHODS[named.method], make_views(named.strength, named.views)
     torch.manual_seed(named.seed)
     encoder = config.encoder(views.spaces, method.dim, method.depth)
     objective = DisentangledLoss(method.base, spaces=views.spaces, weights=weights_rule(named.rule, method, config))
@@ -302,10 +318,22 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     """How λ comes about in a row."""
     if rule == "fixed":
         return Fixed()
-    moves = {"warmup": round(config.warmup * config.steps), "settle": round(config.settled * config.steps)}
+    first, last = round(config.warmup * config.steps), round(config.settled * config.steps)
+    moving = DualAscent(rule="paper", lr=method.eta, tolerance=method.tolerance, warmup=first, settle=last)
     if rule == "paper":
-        return DualAscent(rule="paper", lr=method.eta, tolerance=method.tolerance, min_variance=0.0, **moves)
-    return DualAscent(rule="geometric", lr=method.growth, tolerance=method.tolerance, **moves)
+        return replace(moving, min_variance=0.0)
+    growth = RISE / max(1, last - first)
+    return replace(moving, rule="geometric", lr=growth, min_variance=method.floor, min_rank=RANK)
+
+
+@torch.no_grad()
+def cut_share(strength: str, kind: str = "release", images: int = 2000) -> float:
+    """The share of views whose sprite is cut by the edge, or is not there at all."""
+    index = torch.randint(COUNT, (images,), generator=torch.Generator().manual_seed(0))
+    views = make_views(strength, kind)(Sprites()[index], generator=torch.Generator().manual_seed(0)).a
+    lit = (views - views.amin((2, 3), keepdim=True)).amax(1) > 0.5
+    edge = lit[:, [0, -1]].flatten(1).any(1) | lit[:, :, [0, -1]].flatten(1).any(1)
+    return (edge | ~lit.flatten(1).any(1)).float().mean().item()
 
 
 @torch.no_grad()
