@@ -125,12 +125,12 @@ class SpritesConfig(SpriteTraining):
 QUICK = SpritesConfig(
     methods=("simclr",),
     kinds=(("adapted", "geometric", "whole"),),
-    strengths=("medium",),
+    strengths=("weak",),
     size=32,
     backbone="small",
     hidden=256,
-    batch=128,
-    steps=2000,
+    batch=64,
+    steps=3400,
     scored=8000,
 )
 
