@@ -38,7 +38,7 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
     assert stored["rows"] == found
     expected = {"method", "weights", "rule", "strength", "seed", *FACTORS, "style_mean", "variance", "effective_rank"}
     assert expected <= set(found[0])
-    assert "/ 0.73" in (tmp_path / "README.md").read_text()  # the paper's color, beside standard SimCLR's
+    assert "/ 0.93" in (tmp_path / "README.md").read_text()  # the paper's color, beside standard SimCLR's
     assert (tmp_path / "figure.svg").exists()
     assert (tmp_path / "samples.png").exists()
 

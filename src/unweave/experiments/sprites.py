@@ -8,6 +8,7 @@ Legend: n images, d dimensions.
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -69,23 +70,28 @@ class Method:
     base: BaseMethod
     dim: int
     depth: int
-    eta: float
-    """η of the paper's rule."""
     tolerance: float
     """ε of both rules."""
+    eta: float
+    """η of the paper's rule."""
+    start: float
+    """The collapse-safe rule's first λ. Below a method's own, more is learned before what is not invariant is let go:
+    at its own, VICReg finds no shape where weak jitter leaves groups of colours, which are as invariant."""
+    top: float
+    """The largest λ it can come to."""
     floor: float
-    """The collapse-safe rule gives way where the variance falls below this."""
+    """It gives way where the variance falls below this."""
 
 
 METHODS = {
-    "simclr": Method(SimCLR(temperature=0.15), dim=256, depth=2, eta=1.0, tolerance=1e-4, floor=0.3),
-    "vicreg": Method(VICReg(), dim=512, depth=3, eta=100.0, tolerance=1e-4, floor=0.01),
-    "barlow_twins": Method(BarlowTwins(), dim=512, depth=3, eta=100.0, tolerance=1e-6, floor=0.3),
+    "simclr": Method(SimCLR(0.15), dim=256, depth=2, tolerance=1e-4, eta=1.0, start=1.0, top=400.0, floor=0.3),
+    "vicreg": Method(VICReg(), dim=512, depth=3, tolerance=1e-4, eta=100.0, start=4.0, top=4000.0, floor=0.01),
+    "barlow_twins": Method(
+        BarlowTwins(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=0.1, top=1000.0, floor=0.3
+    ),
 }
 RANK = 1.6
 """And where the effective rank does: three shapes span two directions."""
-RISE = 6.0
-"""The collapse-safe rule lets λ grow by e to this, at most, in all methods and at all strengths."""
 KINDS = (
     ("standard", "fixed", "whole"),
     ("adapted", "geometric", "whole"),
@@ -102,7 +108,7 @@ class SpritesConfig(SpriteTraining):
     methods: tuple[str, ...] = tuple(METHODS)
     kinds: tuple[tuple[str, str, str], ...] = KINDS
     strengths: tuple[str, ...] = tuple(STRENGTHS)
-    warmup: float = 0.2
+    warmup: float = 0.3
     """The share of steps before λ moves."""
     settled: float = 0.8
     """The share of steps after which λ stays."""
@@ -322,8 +328,9 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     moving = DualAscent(rule="paper", lr=method.eta, tolerance=method.tolerance, warmup=first, settle=last)
     if rule == "paper":
         return replace(moving, min_variance=0.0)
-    growth = RISE / max(1, last - first)
-    return replace(moving, rule="geometric", lr=growth, min_variance=method.floor, min_rank=RANK)
+    growth = math.log(method.top / method.start) / max(1, last - first)
+    guard = replace(moving, min_variance=method.floor, min_rank=RANK)
+    return replace(guard, rule="geometric", lr=growth, start=method.start, maximum=method.top)
 
 
 @torch.no_grad()
