@@ -1,11 +1,9 @@
 import dataclasses
-import functools
 import json
 
 import pytest
 import torch
 
-from unweave import augment as A
 from unweave.data.sprites import COUNT, Sprites
 from unweave.errors import UnweaveError
 from unweave.experiments.sprites import (
@@ -13,6 +11,7 @@ from unweave.experiments.sprites import (
     QUICK,
     STRENGTHS,
     SpritesConfig,
+    WholeViews,
     color_groups,
     cut_share,
     find_sprites,
@@ -58,11 +57,10 @@ def test_views_show_the_whole_sprite_and_the_releases_do_not(strength):
 
 def test_where_a_sprite_comes_to_lie_is_where_it_is_seen():
     images = Sprites(64)[torch.randint(COUNT, (400,), generator=torch.Generator().manual_seed(0))]
-    views = A.Views({}, always=STRENGTHS["medium"].transforms()[:3])
+    views = WholeViews({}, always=STRENGTHS["medium"].transforms()[:3])
     u, shared = views.draw(400, generator=torch.Generator().manual_seed(1))
     params, _ = views.parameters(u, shared, (64, 64))
-    matrix = functools.reduce(torch.matmul, [s.a.matrix_where_on(p) for s, p in zip(views._steps, params, strict=True)])
-    told = reach(matrix, *find_sprites(images))
+    told = reach(views.moves(params), *find_sprites(images))
     bright = views.pair(images, u, shared).a.amax(1) > 0.05
     line = (torch.arange(64) - 31.5).abs()
     seen = torch.maximum((bright.any(1) * line).amax(1), (bright.any(2) * line).amax(1))

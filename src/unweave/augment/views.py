@@ -107,10 +107,17 @@ class Views:
         A generator seeded alike on every process then makes the views that one process would make of the whole batch.
         """
         n = len(images)
-        start, total = place_in_batch(n, start, total)
+        start = rank() * n if start is None else start
+        total = max(world_size() * n, start + n) if total is None else total
         self._check(images, total)
-        u, shared = self.draw(n, generator=generator, device=images.device, start=start, total=total)
+        u, shared = self.draw_for(images, generator, start, total)
         return self.pair(images, u, shared, start)
+
+    def draw_for(
+        self, images: Tensor, generator: torch.Generator | None, start: int, total: int
+    ) -> tuple[Tensor, Tensor]:
+        """As ``draw``; for views that hang on the image."""
+        return self.draw(len(images), generator=generator, device=images.device, start=start, total=total)
 
     def pair(self, images: Tensor, u: Tensor, shared: Tensor, start: int = 0) -> Pair:
         """The views that ``u`` and ``shared``, as drawn, make of the images."""
@@ -194,12 +201,6 @@ class Views:
             for group, steps in itertools.groupby(self._steps, lambda step: step.group)
         ]
         return "Views(\n" + "\n".join(lines) + "\n)"
-
-
-def place_in_batch(n: int, start: int | None, total: int | None) -> tuple[int, int]:
-    """Where n images begin in the global batch, and how many that has: found from the processes unless given."""
-    start = rank() * n if start is None else start
-    return start, max(world_size() * n, start + n) if total is None else total
 
 
 def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:

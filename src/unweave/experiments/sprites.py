@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from unweave import augment as A
-from unweave.augment.views import place_in_batch
 from unweave.data.sprites import COUNT, PALETTE, Sprites, StoredSprites
 from unweave.errors import UnweaveError
 from unweave.evaluation import embed
@@ -174,32 +173,24 @@ class WholeViews(A.Views):
 
     tries = 8
 
-    def __call__(
-        self,
-        images: Tensor,
-        *,
-        generator: torch.Generator | None = None,
-        start: int | None = None,
-        total: int | None = None,
-    ) -> A.Pair:
-        """As ``Views``."""
+    def draw_for(
+        self, images: Tensor, generator: torch.Generator | None, start: int, total: int
+    ) -> tuple[Tensor, Tensor]:
+        """Several times, and for each view the draw that shows the most."""
         n, size = len(images), images.shape[-1]
-        start, total = place_in_batch(n, start, total)
-        draws = [
-            self.draw(n, generator=generator, device=images.device, start=start, total=total) for _ in range(self.tries)
-        ]
+        draws = [super(WholeViews, self).draw_for(images, generator, start, total) for _ in range(self.tries)]
         u, shared = torch.stack([u for u, _ in draws], 1), draws[0][1]  # (2, tries, n, K)
         place, radius = find_sprites(images)
         sides = self.fast_parameters(u.flatten(1, 2), u.new_zeros(()), (size, size))
         chosen = []
         for side, params in zip(u, sides, strict=True):
-            matrix = self._moves(params).unflatten(0, (self.tries, n))
+            matrix = self.moves(params).unflatten(0, (self.tries, n))
             room = (size - 1) / 2 - reach(matrix, place, radius)
             best = torch.where(room >= 0, 1e6 - torch.arange(self.tries, device=u.device)[:, None], room).argmax(0)
             chosen.append(side.gather(0, best[None, :, None].expand(1, n, side.shape[2])).squeeze(0))
-        return self.pair(images, torch.stack(chosen), shared, start)
+        return torch.stack(chosen), shared
 
-    def _moves(self, params: list[A.Params]) -> Tensor:
+    def moves(self, params: list[A.Params]) -> Tensor:
         """All that is done to a view's pixels, one matrix (…, 3, 3) from its pixels to the image's."""
         steps = [(step.a, p) for step, p in zip(self._steps, params, strict=True)]
         matrices = [t.matrix_where_on(p) for t, p in steps if isinstance(t, A.AffineTransform)]

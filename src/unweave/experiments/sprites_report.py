@@ -70,9 +70,9 @@ def cut_lines(rows: list[Row]) -> list[str]:
     shares = ", ".join(f"{cut_share(strength):.0%} of {strength} ones" for strength in strengths)
     return [
         f"As the authors' release draws views, the edge cuts the sprite, or it is gone, in {shares}. What shape it was",
-        "cannot always be told then: such a pair does not share its content, a large λ draws the shapes together, and",
-        "what is left of them depends on place and scale. Here a view that would cut its sprite is drawn again, up to",
-        "eight times. The rows *views as released* do without.",
+        "cannot always be told then: such a pair does not share its content, and content can be invariant to it only",
+        "by giving some of shape up. Here a view that would cut its sprite is drawn again, up to eight times. The rows",
+        "*views as released* do without.",
         "",
     ]
 

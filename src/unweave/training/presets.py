@@ -43,7 +43,8 @@ PRESETS = {
         command="unweave train photos --preset small --epochs 1 --batch-size 64 --out run",
         hardware="any; one GPU for more than a few epochs",
         hours="about 48 photographs a second on one core of a server; on one H200 about 41,000 in "
-        "batches of 1024, at which 100 epochs of 100,000 photographs are four minutes",
+        "batches of 1024 (30,000 beside a slower processor): 100 epochs of 100,000 photographs in four to six "
+        "minutes",
         score="none published for this setting, and none measured by us yet",
     ),
     "cifar": Preset(

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.objectives.disentangled import Terms
-
-WARM_UP = 3
-"""Steps before the recording: what is compiled, allocated or kept at first use must exist by then."""
+from unweave.training.repeated import WARM_UP
 
 
 class Recorded:
