@@ -12,7 +12,7 @@ import torch
 import unweave as uw
 import unweave.augment as A
 from unweave.errors import UnweaveError
-from unweave.training import load_checkpoint
+from unweave.training import load_checkpoint, loop
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny
@@ -75,6 +75,19 @@ def test_a_finished_run_is_only_loaded(tmp_path):
     saved = load_checkpoint(tmp_path / CHECKPOINT)
     assert all(torch.equal(v, saved["encoder"][k]) for k, v in encoder.state_dict().items())
     assert torch.equal(objective.weights, saved["objective"]["weights"])
+
+
+def test_moments_come_back_in_the_layout_of_their_weights(tmp_path, monkeypatch):
+    """A fused step on a GPU refuses weights in channels-last order whose moments are not."""
+    kept, make = [], loop.make_optimizer
+    monkeypatch.setattr(loop, "make_optimizer", lambda *a, **k: kept.append(make(*a, **k)) or kept[-1])
+    for _ in range(2):
+        tiny.run(tmp_path, steps=4, channels_last=True)
+    _, resumed = kept
+    weights = [(p, state) for p, state in resumed.state.items() if p.ndim == 4]
+    assert any(not p.is_contiguous() for p, _ in weights)
+    for p, state in weights:
+        assert state["exp_avg"].stride() == state["exp_avg_sq"].stride() == p.stride()
 
 
 def test_metrics_tell_everything_about_every_space(uninterrupted):

@@ -2,13 +2,17 @@
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 import unweave as uw
 import unweave.augment as A
 from unweave.data.sprites import Sprites, StoredSprites
 from unweave.experiments.sprite_spaces import SpriteFactors, SpriteViews
 from unweave.experiments.sprites import make_views
+from unweave.models import BothViews
 from unweave.training import TrainConfig
+from unweave.training.loop import _gradients
+from unweave.training.recorded import Recorded
 
 BASES = {"simclr": uw.SimCLR(), "blocked": uw.SimCLR(block=64), "vicreg": uw.VICReg(), "barlow_twins": uw.BarlowTwins()}
 ROWS = torch.arange(0, 600_000, 1000)
@@ -55,11 +59,42 @@ def test_on_a_cpu_nothing_is_recorded(tmp_path):
 def test_a_recorded_step_is_the_step(tmp_path, base, kind):
     runs = [trained(tmp_path / str(graph), base, kind, "cuda", graph=graph) for graph in (False, True)]
     (plain, one, first), (recorded, two, second) = runs
+    # Rounding differs from run to run (tuned convolutions, TF32), and AdamW's first steps make much of it.
     for a, b in zip(plain.metrics, recorded.metrics, strict=True):
-        assert a["loss"] == pytest.approx(b["loss"], rel=1e-3, abs=1e-3)
+        assert a["loss"] == pytest.approx(b["loss"], rel=2e-2, abs=2e-2)
     torch.testing.assert_close(first.weights, second.weights, rtol=1e-4, atol=1e-4)
     for (name, a), b in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
         torch.testing.assert_close(a.float(), b.float(), rtol=0.02, atol=0.005, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["table", "latents", "photographs"])
+@pytest.mark.parametrize("base", BASES)
+def test_recorded_gradients_are_the_gradients(tmp_path, base, kind):
+    """Of the same batch, with the same random numbers and the same weights: to the last few digits."""
+    images, views = images_and_views(kind, "cuda")
+    torch.manual_seed(0)
+    encoder = uw.Encoder(uw.SmallConvNet(32, ((8, 2), (16, 2))), views.spaces, dim=4, hidden=16).to("cuda")
+    objective = uw.DisentangledLoss(BASES[base], spaces=views.spaces).to("cuda")
+    fabric, model = Fabric(accelerator="cuda", devices=1), BothViews(encoder)
+    generator = torch.Generator("cuda")
+    config = TrainConfig(steps=8, batch_size=60, channels_last=False)
+    plain = _gradients(fabric, model, views, objective, generator, config)
+    recorded = Recorded(plain, encoder.parameters(), generator)
+    losses = []
+    for step in range(8):
+        batch, made = images[torch.arange(60, device="cuda") * 7 + step], []
+        for gradients in (plain, recorded):
+            generator.manual_seed(step)
+            encoder.zero_grad()
+            terms = gradients(batch)
+            made.append((terms.loss.item(), [p.grad.clone() for p in encoder.parameters()]))
+        (one, first), (two, second) = made
+        assert one == pytest.approx(two, rel=1e-5, abs=1e-5)
+        for a, b in zip(first, second, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4 * max(1.0, a.abs().max().item()))
+        losses.append(one)
+    assert max(losses) - min(losses) > 1e-3 * abs(losses[0])  # other batches, other views: other losses
 
 
 class Breaks:

@@ -78,8 +78,17 @@ def resume(
         encoder.load_state_dict(state["encoder"])
         objective.load_state_dict(state["objective"])
         optimizer.load_state_dict(state["optimizer"])
+        _lay_out_as_parameters(optimizer)
     except (RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UnweaveError(f"{path} is of another model ({reason}); choose an empty folder") from None
     ckpt.restore_random_states(state["random"])
     return int(state["step"])
+
+
+def _lay_out_as_parameters(optimizer: torch.optim.Optimizer) -> None:
+    """Gives moments their parameter's strides: a file has none, and a fused step refuses any others."""
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                state[name] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
