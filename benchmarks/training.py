@@ -93,7 +93,7 @@ def of_decoding(case: Case) -> float:
     images = load_images(source, case.config.working_size, cache="none", workers=case.config.workers)
     batch = case.config.batch_size
     order = [torch.randint(len(source), (batch,)) for _ in range(max(3, min(case.steps, 40)))]
-    batches = images.batches(order, torch.device("cpu"))
+    batches = images.batches(order, DEVICE)
     next(batches)  # the workers' start is not counted
     started = time.perf_counter()
     done = sum(len(images) for images in batches)
@@ -194,7 +194,7 @@ def cases(folder: Path, data64: Path | None, *, quick: bool) -> list[Case]:
     found = [Case("224px JPEG files", str(folder), 150, big)]
     if data64 is not None:
         small = PretrainConfig(size=64, decode_size=64, batch_size=1024, graph=True, **common)  # type: ignore[arg-type]
-        found.insert(0, Case("64px Parquet, cached", str(data64), 120, small, rounds=5))
+        found.insert(0, Case("64px Parquet, cached", str(data64), 120, small, rounds=3))
         found.insert(1, Case("64px Parquet, streamed", str(data64), 100, replace(small, cache="none")))
     return found
 

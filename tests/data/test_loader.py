@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -48,6 +49,15 @@ def test_batches_come_in_the_order_asked_for(folder, cache, workers):
     order = [torch.randperm(N)[:n] for n in (70, 32, 1, 64)]
     assert [numbers(batch) for batch in images.batches(order, torch.device("cpu"))] == [o.tolist() for o in order]
     assert numbers(images[torch.tensor([4, 2])]) == [4, 2]
+
+
+def test_workers_that_are_ahead_leave_alone_what_is_being_read(folder, monkeypatch):
+    monkeypatch.setattr(loading, "CHUNK", 2)
+    images = load_images(open_source(folder), SIZE, cache="none", workers=2)
+    order = torch.randperm(N)[:60].split(2)
+    for index, chunk in zip(order, images.chunks(order), strict=True):
+        time.sleep(0.02)  # the workers fill all there is to fill
+        assert numbers(chunk) == index.tolist()
 
 
 def test_small_images_travel_in_larger_chunks(folder, monkeypatch):

@@ -1,6 +1,7 @@
 """From a source to batches on the device: decoded once and kept, or streamed from worker processes.
 
-    order of images ─► chunks ─► workers decode ─► a batch in pinned memory ─► device, ahead of the step that needs it
+    order of images ─► chunks ─► workers decode into shared memory ─► a batch in pinned memory ─► device, ahead of the
+                                                                                         step that needs it
 
 An image that cannot be read is listed, and the next readable one of the source stands in its place: the number of
 images, and so which of them a step sees, is the same on every process, with any cache, and after a restart.
@@ -9,7 +10,8 @@ images, and so which of them a step sees, is the same on every process, with any
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +38,18 @@ AHEAD = 4
 """Chunks each worker decodes before they are asked for."""
 
 Bad = list[tuple[int, str]]
-Decoded = tuple[Tensor | np.ndarray, Bad, bool]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a worker gives back: where the images are, or the images; those it could not read; whether none was left to
+    stand in for one of them."""
+
+    slot: int
+    count: int
+    images: np.ndarray | None
+    bad: Bad
+    lost: bool
 
 
 def load_images(
@@ -111,7 +124,9 @@ class StreamedImages:
         return len(self.source)
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        return self._take(Decoding(self.source, self.size)[index.tolist()]).to(index.device)
+        slots = torch.empty(1, len(index), 3, self.size, self.size, dtype=torch.uint8)
+        self._check(Decoding(self.source, slots)[0, index.tolist()])
+        return slots[0].to(index.device)
 
     def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
         """The images of each index in turn, on ``device``."""
@@ -126,30 +141,42 @@ class StreamedImages:
 
         def joined() -> Iterator[Tensor]:
             for first in chunks:
-                n = lengths.pop(0)
-                rest = islice(chunks, -(-n // self.chunk) - 1)
-                yield torch.cat([first, *rest], out=empty_for(device, n, *first.shape[1:]))
+                batch, filled = empty_for(device, lengths.pop(0), *first.shape[1:]), 0
+                for chunk in chain([first], islice(chunks, -(-len(batch) // self.chunk) - 1)):
+                    batch[filled : filled + len(chunk)] = chunk
+                    filled += len(chunk)
+                yield batch
 
         return prefetch(joined(), device)
 
     def chunks(self, order: Iterable[Tensor]) -> Iterator[Tensor]:
-        """The images of each index in turn, as the workers give them."""
-        in_flight = self.workers * AHEAD * self.chunk * 3 * self.size**2
+        """The images of each index in turn; each is overwritten when the next is asked for.
+
+        Workers write into slots of one piece of shared memory, used in turn: with new memory for every chunk
+        two of them gave a fifth less. As many chunks are on their way as the workers are ahead; one more is being
+        read.
+        """
+        count = max(1, self.workers * AHEAD) + 1
+        shape = (count, self.chunk, 3, self.size, self.size)
+        slots = torch.empty(shape, dtype=torch.uint8, device="meta" if self.workers else "cpu")
+        if self.workers and slots.nbytes < 0.8 * free_shared_memory():
+            slots = torch.empty(shape, dtype=torch.uint8).share_memory_()
         loader = DataLoader(
-            Decoding(self.source, self.size, through_pipe=in_flight > 0.8 * free_shared_memory()),
-            sampler=_Once(order),
+            Decoding(self.source, slots),
+            sampler=_Once(order, count),
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=AHEAD if self.workers else None,
             worker_init_fn=_behind_the_parent,
         )
         # The workers are forked here, by the calling thread, and not by one that only waits for batches.
-        return self._taken(iter(loader))
+        return self._taken(iter(loader), slots)
 
-    def _taken(self, decoded: Iterator[Decoded]) -> Iterator[Tensor]:
+    def _taken(self, decoded: Iterator[Decoded], slots: Tensor) -> Iterator[Tensor]:
         try:
             for item in decoded:
-                yield self._take(item)
+                self._check(item)
+                yield slots[item.slot, : item.count] if item.images is None else torch.from_numpy(item.images)
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -161,46 +188,48 @@ class StreamedImages:
         finally:
             del decoded  # the last reference: its workers end here, not whenever an error's traceback is forgotten
 
-    def _take(self, decoded: Decoded) -> Tensor:
-        images, bad, lost = decoded
-        if bad:
+    def _check(self, decoded: Decoded) -> None:
+        """Lists what could not be read; if nothing stood in for it, or it is too much, the run ends here."""
+        if decoded.bad:
             self.source.check()
-        for i, reason in bad:
+        for i, reason in decoded.bad:
             self.skipped.add(self.source.name(i), reason)
-        if lost:
-            i, reason = bad[-1]
+        if decoded.lost:
+            i, reason = decoded.bad[-1]
             raise UnweaveError(
                 f"{NEIGHBOURS} images in a row cannot be read; the last is {self.source.name(i)}: {reason}"
             )
-        return torch.as_tensor(images)
 
 
 class Decoding(Dataset[Decoded]):
-    """What a worker does: numbers in; images, those that could not be read, and whether there was no replacement.
+    """What a worker does: a slot and numbers in; the images of those numbers into the slot.
 
-    Tensors travel between processes in shared memory, arrays through a pipe: slower, but containers often have little.
+    Where there is no memory to share (containers often have little), ``slots`` has a shape and no content, and images
+    travel through a pipe: slower.
     """
 
-    def __init__(self, source: Source, size: int, *, through_pipe: bool = False) -> None:
-        self.source, self.size, self.through_pipe = source, size, through_pipe
+    def __init__(self, source: Source, slots: Tensor) -> None:
+        self.source, self.slots = source, slots
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def __getitem__(self, index: Sequence[int]) -> Decoded:
-        images = torch.empty(len(index), 3, self.size, self.size, dtype=torch.uint8)
+    def __getitem__(self, asked: tuple[int, Sequence[int]]) -> Decoded:
+        slot, index = asked
+        apart, size = self.slots.is_meta, self.slots.shape[-1]
+        images = torch.empty(len(index), *self.slots.shape[2:], dtype=torch.uint8) if apart else self.slots[slot]
         bad: Bad = []
         for row, first in enumerate(index):
             for ahead in range(min(NEIGHBOURS, len(self))):
                 i = (int(first) + ahead) % len(self)
                 try:
-                    images[row] = decode_one(self.source, i, self.size)
+                    images[row] = decode_one(self.source, i, size)
                     break
                 except UnreadableImageError as error:
                     bad.append((i, str(error)))
             else:
-                return images, bad, True
-        return (images.numpy() if self.through_pipe else images), bad, False
+                return Decoded(slot, row, None, bad, lost=True)
+        return Decoded(slot, len(index), images.numpy() if apart else None, bad, lost=False)
 
 
 def decode_one(source: Source, i: int, size: int) -> Tensor:
@@ -215,13 +244,13 @@ def decode_one(source: Source, i: int, size: int) -> Tensor:
 
 
 class _Once:
-    """Lets a DataLoader draw indices from an iterator, as it needs them."""
+    """Lets a DataLoader draw indices from an iterator, as it needs them, each with the next of so many slots."""
 
-    def __init__(self, order: Iterable[Tensor]) -> None:
-        self._order = order
+    def __init__(self, order: Iterable[Tensor], slots: int) -> None:
+        self._order, self._slots = order, slots
 
-    def __iter__(self) -> Iterator[list[int]]:
-        return (index.tolist() for index in self._order)
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        return ((number % self._slots, index.tolist()) for number, index in enumerate(self._order))
 
 
 def _behind_the_parent(worker: int) -> None:
