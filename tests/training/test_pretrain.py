@@ -53,6 +53,19 @@ def test_a_probe_does_not_change_what_is_learned(photo_folder, base, tmp_path):
         assert torch.equal(value, weights(tmp_path)[name]), name
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("finetune", [False, True])
+def test_a_recorded_run_is_probed_and_fine_tuned_like_any_other(photo_folder, tmp_path, finetune):
+    settings = {"accelerator": "cuda", "epochs": 4, "probe_every": 1}
+    if finetune:
+        run(photo_folder, tmp_path / "base", **settings)
+        settings |= {"init": str(tmp_path / "base"), "projector_epochs": 2}
+    plain, recorded = (run(photo_folder, tmp_path / str(graph), graph=graph, **settings) for graph in (False, True))
+    for a, b in zip(plain.metrics, recorded.metrics, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=2e-2, abs=2e-2)
+    assert "knn/h" in recorded.metrics[-1]
+
+
 @pytest.mark.parametrize("cache", ["ram", "none"])
 def test_the_cache_changes_nothing(photo_folder, base, tmp_path, cache):
     run(photo_folder, tmp_path, cache=cache, workers=2 if cache == "none" else 0)

@@ -79,12 +79,11 @@ def test_recorded_gradients_are_the_gradients(tmp_path, base, kind):
     fabric, model = Fabric(accelerator="cuda", devices=1), BothViews(encoder)
     generator = torch.Generator("cuda")
     config = TrainConfig(steps=8, batch_size=60, channels_last=False)
-    plain = _gradients(fabric, model, views, objective, generator, config)
-    recorded = Recorded(plain, encoder.parameters(), generator)
+    recorded = Recorded(_gradients(fabric, model, views, objective, generator, config), encoder.parameters(), generator)
     losses = []
     for step in range(8):
         batch, made = images[torch.arange(60, device="cuda") * 7 + step], []
-        for gradients in (plain, recorded):
+        for gradients in (recorded._apart, recorded):
             generator.manual_seed(step)
             encoder.zero_grad()
             terms = gradients(batch)
