@@ -84,9 +84,9 @@ class Method:
 
 METHODS = {
     "simclr": Method(SimCLR(0.15), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
-    "vicreg": Method(VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=4000.0, floor=0.01),
+    "vicreg": Method(VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=40_000.0, floor=0.01),
     "barlow_twins": Method(
-        BarlowTwins(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=0.1, top=1000.0, floor=0.3
+        BarlowTwins(), dim=512, depth=3, tolerance=1e-8, eta=100.0, start=0.3, top=100_000.0, floor=0.3
     ),
 }
 RANK = 1.6
