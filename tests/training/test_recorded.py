@@ -7,6 +7,7 @@ from lightning_fabric import Fabric
 import unweave as uw
 import unweave.augment as A
 from unweave.data.sprites import Sprites, StoredSprites
+from unweave.errors import UnweaveError
 from unweave.experiments.sprite_spaces import SpriteFactors, SpriteViews
 from unweave.experiments.sprites import make_views
 from unweave.models import BothViews
@@ -94,6 +95,27 @@ def test_recorded_gradients_are_the_gradients(tmp_path, base, kind):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4 * max(1.0, a.abs().max().item()))
         losses.append(one)
     assert max(losses) - min(losses) > 1e-3 * abs(losses[0])  # other batches, other views: other losses
+
+
+class Looks(torch.nn.Module):
+    """A network that asks for a value on the GPU, which a recording cannot give."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = uw.SmallConvNet(32, ((8, 2), (16, 2)))
+
+    def forward(self, x):
+        return self.net(x) * (1.0 if x.mean().item() > 0 else 2.0)
+
+
+@pytest.mark.gpu
+def test_what_cannot_be_recorded_is_told_in_a_line(tmp_path):
+    images, views = images_and_views("table", "cuda")
+    encoder = uw.Encoder(Looks(), views.spaces, dim=4, hidden=16, feature_dim=128)
+    objective = uw.DisentangledLoss(uw.SimCLR(), spaces=views.spaces)
+    config = TrainConfig(steps=8, batch_size=60, accelerator="cuda", graph=True)
+    with pytest.raises(UnweaveError, match=r"cannot be recorded \(.+\); take --no-graph"):
+        uw.train(images, views, encoder, objective, config, tmp_path, progress=False)
 
 
 class Breaks:

@@ -1,12 +1,14 @@
 """From a source to batches on the device: decoded once and kept, or streamed from worker processes.
 
-    order of images ─► chunks ─► workers decode into shared memory ─► a batch in pinned memory ─► device, ahead of the
-                                                                                         step that needs it
+    order of images ─► chunks ─► workers decode, into shared memory ─► a batch in pinned memory ─► device
+
+Batches are made ahead of the steps that need them.
 
 An image that cannot be read is listed, and the next readable one of the source stands in its place: the number of
 images, and so which of them a step sees, is the same on every process, with any cache, and after a restart.
 """
 
+import math
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,8 +44,9 @@ Bad = list[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a worker gives back: where the images are, or the images; those it could not read; whether none was left to
-    stand in for one of them."""
+    """What a worker gives back: how many images are in which slot, or the images themselves; those it could not read;
+    whether none was left to stand in for one of them.
+    """
 
     slot: int
     count: int
@@ -152,18 +155,12 @@ class StreamedImages:
     def chunks(self, order: Iterable[Tensor]) -> Iterator[Tensor]:
         """The images of each index in turn; each is overwritten when the next is asked for.
 
-        Workers write into slots of one piece of shared memory, used in turn: with new memory for every chunk
-        two of them gave a fifth less. As many chunks are on their way as the workers are ahead; one more is being
-        read.
+        Workers write into slots used in turn: with new memory for every chunk two of them gave a fifth less.
         """
-        count = max(1, self.workers * AHEAD) + 1
-        shape = (count, self.chunk, 3, self.size, self.size)
-        slots = torch.empty(shape, dtype=torch.uint8, device="meta" if self.workers else "cpu")
-        if self.workers and slots.nbytes < 0.8 * free_shared_memory():
-            slots = torch.empty(shape, dtype=torch.uint8).share_memory_()
+        slots = self._slots()
         loader = DataLoader(
             Decoding(self.source, slots),
-            sampler=_Once(order, count),
+            sampler=_Once(order, len(slots)),
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=AHEAD if self.workers else None,
@@ -171,6 +168,15 @@ class StreamedImages:
         )
         # The workers are forked here, by the calling thread, and not by one that only waits for batches.
         return self._taken(iter(loader), slots)
+
+    def _slots(self) -> Tensor:
+        """Shared memory for as many chunks as the workers are ahead, and one that is being read."""
+        shape = (self.workers * AHEAD + 1, self.chunk, 3, self.size, self.size)
+        if not self.workers:
+            return torch.empty(shape, dtype=torch.uint8)
+        if math.prod(shape) > 0.8 * free_shared_memory():
+            return torch.empty(shape, dtype=torch.uint8, device="meta")
+        return torch.empty(shape, dtype=torch.uint8).share_memory_()
 
     def _taken(self, decoded: Iterator[Decoded], slots: Tensor) -> Iterator[Tensor]:
         try:

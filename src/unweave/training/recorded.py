@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unweave.errors import UnweaveError
 from unweave.objectives.disentangled import Terms
 from unweave.training.repeated import WARM_UP
 
@@ -70,8 +71,12 @@ class Recorded:
             parameter.grad = None  # so that the recorded pass writes gradients, and does not add to them
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph, stream=self._stream):
-            terms = self._gradients(batch)
+        try:
+            with torch.cuda.graph(graph, stream=self._stream):
+                terms = self._gradients(batch)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise UnweaveError(f"this step cannot be recorded ({reason}); take --no-graph") from error
         self._generator.manual_seed(seed)
         made = [parameter.grad for parameter in self._parameters]
         return _Recording(graph, batch, replace(terms, loss=terms.loss.detach()), made)
