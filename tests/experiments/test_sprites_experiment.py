@@ -29,10 +29,10 @@ TINY = dataclasses.replace(
 
 def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path):
     first = run_sprites(tmp_path, TINY, only="simclr", device="cpu")
-    assert len(first) == 4
+    assert len(first) == 5
     found = run_sprites(tmp_path, TINY, device="cpu")
-    assert found[:4] == first
-    assert len(found) == 12
+    assert found[:5] == first
+    assert len(found) == 15
     stored = json.loads((tmp_path / "table.json").read_text())
     assert stored["rows"] == found
     expected = {"method", "weights", "rule", "strength", "seed", *FACTORS, "style_mean", "variance", "effective_rank"}
@@ -43,9 +43,9 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
 
 
 def test_all_rows_and_those_that_are_named():
-    assert len(list(rows(SpritesConfig(), 0, ""))) == 36
-    assert [str(row) for row in rows(SpritesConfig(), 0, "vicreg standard")] == [
-        f"vicreg standard fixed {strength} whole" for strength in STRENGTHS
+    assert len(list(rows(SpritesConfig(), 0, ""))) == 45
+    assert [str(row) for row in rows(SpritesConfig(), 0, "vicreg raised")] == [
+        f"vicreg standard raised {strength} whole" for strength in STRENGTHS
     ]
 
 

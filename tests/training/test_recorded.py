@@ -1,5 +1,7 @@
 """A recorded step does what the step does."""
 
+import threading
+
 import pytest
 import torch
 from lightning_fabric import Fabric
@@ -116,6 +118,32 @@ def test_what_cannot_be_recorded_is_told_in_a_line(tmp_path):
     config = TrainConfig(steps=8, batch_size=60, accelerator="cuda", graph=True)
     with pytest.raises(UnweaveError, match=r"cannot be recorded \(.+\); take --no-graph"):
         uw.train(images, views, encoder, objective, config, tmp_path, progress=False)
+
+
+@pytest.mark.gpu
+def test_a_step_is_recorded_while_another_thread_fetches_batches(tmp_path):
+    """Streamed data are pinned and copied by a thread that knows nothing of the recording."""
+    stop, failures, rounds = threading.Event(), [], []
+
+    def fetches():
+        try:
+            while not stop.is_set():  # each of another size, so that the allocator must ask CUDA for it
+                torch.empty(4096 + 1024 * len(rounds), pin_memory=True).to("cuda", non_blocking=True)
+                torch.cuda.Event().query()
+                rounds.append(None)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=fetches, daemon=True)
+    thread.start()
+    try:
+        for attempt in range(4):
+            trained(tmp_path / str(attempt), "simclr", "table", "cuda", graph=True)
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
+    assert rounds
 
 
 class Breaks:

@@ -74,10 +74,11 @@ class Method:
     eta: float
     """η of the paper's rule."""
     start: float
-    """The collapse-safe rule's first λ. Below a method's own, more is learned before what is not invariant is let go:
-    at its own, VICReg finds no shape where weak jitter leaves groups of colours, which are as invariant."""
+    """The first λ of all rules but the paper's. Below a method's own, more is learned before what is not invariant is
+    let go: at its own, VICReg finds no shape where weak jitter leaves colours and places that are nearly as invariant.
+    """
     top: float
-    """The largest λ it can come to."""
+    """The largest λ the collapse-safe rule can come to."""
     floor: float
     """It gives way where the variance falls below this."""
 
@@ -85,19 +86,21 @@ class Method:
 METHODS = {
     "simclr": Method(SimCLR(0.15), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
     "vicreg": Method(VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=40_000.0, floor=0.01),
-    "barlow_twins": Method(
-        BarlowTwins(), dim=512, depth=3, tolerance=1e-8, eta=100.0, start=0.3, top=100_000.0, floor=0.3
-    ),
+    "barlow_twins": Method(BarlowTwins(), dim=512, depth=3, tolerance=1e-10, eta=100.0, start=0.3, top=1e8, floor=0.3),
 }
 RANK = 1.6
 """And where the effective rank does: three shapes span two directions."""
 KINDS = (
-    ("standard", "fixed", "whole"),
+    ("standard", "raised", "whole"),
     ("adapted", "geometric", "whole"),
     ("adapted", "paper", "whole"),
     ("adapted", "geometric", "release"),
+    ("standard", "fixed", "whole"),
 )
-"""Weights, rule, and whether views show the whole sprite or are as the authors' release draws them."""
+"""Weights, rule, and whether views show the whole sprite or are as the authors' release draws them.
+
+A standard λ is ``fixed`` from the first step on, or ``raised`` to what it is from where the collapse-safe rule begins.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ class SpritesConfig(SpriteTraining):
     strengths: tuple[str, ...] = tuple(STRENGTHS)
     warmup: float = 0.3
     """The share of steps before λ moves."""
-    settled: float = 0.8
+    settled: float = 0.9
     """The share of steps after which λ stays."""
     batch: int = 256
     steps: int = 8000
@@ -313,9 +316,14 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
 
 def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent:
     """How λ comes about in a row."""
+    first, last = round(config.warmup * config.steps), round(config.settled * config.steps)
     if rule == "fixed":
         return Fixed()
-    first, last = round(config.warmup * config.steps), round(config.settled * config.steps)
+    if rule == "raised":
+        growth, own = math.log(method.base.weight / method.start) / max(1, (last - first) // 2), method.base.weight
+        return DualAscent(
+            rule="geometric", lr=growth, start=method.start, maximum=own, tolerance=0.0, min_variance=0.0, warmup=first
+        )
     moving = DualAscent(rule="paper", lr=method.eta, tolerance=method.tolerance, warmup=first, settle=last)
     if rule == "paper":
         return replace(moving, min_variance=0.0)

@@ -79,7 +79,7 @@ def cut_lines(rows: list[Row]) -> list[str]:
 
 def name_of(row: Row) -> str:
     """A row in words."""
-    rule = f" ({row['rule']})" if row["weights"] == "adapted" else ""
+    rule = "" if row["rule"] == "raised" else f" ({row['rule']})"
     cut = ", views as released" if row["views"] == "release" else ""
     return f"{row['method']} {row['weights']}{rule} {row['strength']}{cut}"
 

@@ -64,7 +64,8 @@ PRESETS = {
         about="CIFAR-10 or CIFAR-100 at 32px, ResNet-18 with the small stem.",
         command="unweave train CIFAR10 --root data --preset cifar --out run",
         hardware="one GPU",
-        hours="not yet measured",
+        hours="not run by us; this network's forward and backward pass takes 66,903 views a second on one H200, "
+        "at which 200 epochs are 5 minutes",
         score="not run by us. CIFAR-10, SimCLR without styles: lightly's table has kNN 84.8 % after 200 epochs, "
         "solo-learn's linear 90.74 % after 1000 (VICReg 92.07, Barlow Twins 92.10)",
     ),
@@ -86,7 +87,7 @@ PRESETS = {
         about="100 classes of ImageNet at 224px, ResNet-18: the paper's setting in little.",
         command="unweave train imagenet-100/train --preset imagenet-100 --out run",
         hardware="one GPU, 16 cores to decode; none tried by us yet",
-        hours="not yet measured",
+        hours="not run by us; 16 cores decode 3,180 images a second, at which 200 epochs are 2.2 hours",
         score="not run by us, and no published figure has this setting",
     ),
     "imagenet": Preset(
@@ -110,7 +111,7 @@ PRESETS = {
         "SimCLR (0.5; take --lr 0.3 with --method vicreg); the paper does not give η and ε.",
         command="unweave train imagenet/train --preset imagenet --devices 8 --out run",
         hardware="several GPUs, 16 cores for each to decode; on fewer, --micro-batch; none tried by us yet",
-        hours="not run by us; a ResNet-50 with smaller projectors (2048-128, batch 256, compiled) trained at 2,936 "
+        hours="not run by us; a ResNet-50 with smaller projectors (2048-128, batch 256, compiled) trained at 3,021 "
         "images a second from JPEG files on one H200 with 16 cores, at which 100 epochs are 12 GPU-hours",
         score="not run by us. The paper: ImageNet top-1 61.7 from h and 49.0 from z (SimCLR + Ours-Scratch); without "
         "styles 68.1 and 56.5; fine-tuned 67.9 and 57.8. VICReg from scratch with styles was unstable there",

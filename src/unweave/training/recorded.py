@@ -72,7 +72,8 @@ class Recorded:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
         try:
-            with torch.cuda.graph(graph, stream=self._stream):
+            # Only this thread must keep still meanwhile: the one that fetches the next batches goes on copying them.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 terms = self._gradients(batch)
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
