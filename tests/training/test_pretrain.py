@@ -12,7 +12,7 @@ import yaml
 from tiny_pretrain import TINY, run, weights
 
 from unweave.errors import UnweaveError
-from unweave.training.pretrain import read_config
+from unweave.training.pretrain import pretrain, read_config
 from unweave.training.pretrain_config import PretrainConfig
 from unweave.training.recipe import make_encoder, make_objective, make_views
 
@@ -125,6 +125,12 @@ def test_bad_images_are_listed_and_too_many_stop_the_run(photo_folder, tmp_path)
     done = run(spoiled, tmp_path / "run", max_bad=0.05, epochs=1)
     assert done.steps == 5
     assert (tmp_path / "run" / "skipped.txt").read_text() == "old/zero.jpg\tthe file is empty\n"
+
+
+def test_a_finished_run_says_so(photo_folder, base, capfd):
+    out, _ = base
+    pretrain(str(photo_folder), out, PretrainConfig(**{**TINY, "probe_every": 1}), progress=True)
+    assert "all of its 10 steps" in capfd.readouterr().err
 
 
 def test_a_finished_run_is_only_loaded_and_another_is_refused(photo_folder, base):

@@ -88,8 +88,11 @@ def pretrain(data: str, out: str | Path, config: PretrainConfig, *, progress: bo
         if run.stopped:
             break
     skipped.gather()
+    if run.resumed_from == phase.config.steps:
+        say.print(f"{out} had taken all of its {run.resumed_from} steps before: nothing was left to do")
     if len(skipped):
-        say.print(f"{len(skipped)} images could not be read; they are listed in {skipped.path}")
+        count = "1 image" if len(skipped) == 1 else f"{len(skipped)} images"
+        say.print(f"{count} could not be read: see {skipped.path}")
     return run
 
 
