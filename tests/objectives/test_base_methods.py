@@ -38,6 +38,21 @@ def test_barlow_twins_is_lightlys(pair):
     close(BarlowTwins().loss(*pair), BarlowTwinsLoss(lambda_param=0.0051)(*pair))
 
 
+def test_barlow_twins_at_the_first_power_is_half_the_distance_and_its_pull_does_not_fade(pair):
+    z_a, z_b = ((z - z.mean(0)) / z.std(0, correction=0) for z in pair)
+    base = BarlowTwins(power=1)
+    close(base.invariance(*pair), (z_a - z_b).square().mean(0).sum() / 2, tolerance=1e-4)
+    close(base.constraint(*pair), base.invariance(*pair) / z_a.shape[1])
+    pulls = {}
+    for power in (1, 2):
+        for noise in (0.3, 0.03):
+            away = (z_a + noise * torch.randn(z_a.shape, dtype=z_a.dtype)).requires_grad_()
+            BarlowTwins(power=power).invariance(z_a, away).backward()
+            pulls[power, noise] = (away.grad.norm() / noise).item()
+    assert 0.5 < pulls[1, 0.03] / pulls[1, 0.3] < 2
+    assert pulls[2, 0.03] / pulls[2, 0.3] < 0.1
+
+
 def test_simclr_by_hand():
     """Two images, two views, all unit vectors at right angles or equal: every sum has two terms."""
     z_a = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
@@ -138,6 +153,7 @@ def test_variance_and_effective_rank():
         lambda: SimCLR(negatives="some"),
         lambda: VICReg(weight=-1),
         lambda: BarlowTwins(off_diagonal_weight=-1),
+        lambda: BarlowTwins(power=3),
     ],
 )
 def test_bad_settings(build):

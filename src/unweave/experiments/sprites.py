@@ -81,12 +81,28 @@ class Method:
     """The largest λ the collapse-safe rule can come to."""
     floor: float
     """It gives way where the variance falls below this."""
+    near: BaseMethod | None = None
+    """What the collapse-safe rule takes in the base method's place, where its own pull fades near invariance."""
+
+    def base_for(self, rule: str) -> BaseMethod:
+        """The base method of a row."""
+        return self.near if self.near is not None and rule == "geometric" else self.base
 
 
 METHODS = {
     "simclr": Method(SimCLR(0.15), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
     "vicreg": Method(VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=40_000.0, floor=0.01),
-    "barlow_twins": Method(BarlowTwins(), dim=512, depth=3, tolerance=1e-10, eta=100.0, start=0.3, top=1e8, floor=0.3),
+    "barlow_twins": Method(
+        BarlowTwins(),
+        dim=512,
+        depth=3,
+        tolerance=1e-6,
+        eta=100.0,
+        start=0.3,
+        top=3000.0,
+        floor=0.3,
+        near=BarlowTwins(power=1),
+    ),
 }
 RANK = 1.6
 """And where the effective rank does: three shapes span two directions."""
@@ -115,7 +131,7 @@ class SpritesConfig(SpriteTraining):
     settled: float = 0.9
     """The share of steps after which λ stays."""
     batch: int = 256
-    steps: int = 8000
+    steps: int = 10_000
     scored: int = 40_000
     """Images held out of training that are embedded; half of them fit the probes, half are scored."""
 
@@ -289,7 +305,8 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
     method, views = METHODS[named.method], make_views(named.strength, named.views)
     torch.manual_seed(named.seed)
     encoder = config.encoder(views.spaces, method.dim, method.depth)
-    objective = DisentangledLoss(method.base, spaces=views.spaces, weights=weights_rule(named.rule, method, config))
+    base, rule = method.base_for(named.rule), weights_rule(named.rule, method, config)
+    objective = DisentangledLoss(base, spaces=views.spaces, weights=rule)
     training = config.train_config(named.seed, world.device)
     run = train(
         world.train,
@@ -303,7 +320,7 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
     if run.stopped:
         raise KeyboardInterrupt
     z = embed(encoder, lambda index: views.plain(world.sprites[index]), world.held_out)["content"]
-    scores = score_row(z.float(), world.factors(), method.base.geometry)
+    scores = score_row(z.float(), world.factors(), base.geometry)
     last = run.metrics[-1]
     return {
         **vars(named),

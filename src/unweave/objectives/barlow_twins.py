@@ -17,9 +17,10 @@ def standardise(z: Tensor, eps: float = 1e-5) -> Tensor:
     return centred / (centred.square().mean(0) + eps).sqrt()
 
 
-def on_diagonal(z_a: Tensor, z_b: Tensor) -> Tensor:
-    """Σ_j (1 − C_jj)²"""
-    return (1 - (standardise(z_a) * standardise(z_b)).mean(0)).square().sum()
+def on_diagonal(z_a: Tensor, z_b: Tensor, power: int = 2) -> Tensor:
+    """Σ_j (1 − C_jj)²; with a ``power`` of 1, Σ_j (1 − C_jj), which is half the squared distance of the two views."""
+    missing = 1 - (standardise(z_a) * standardise(z_b)).mean(0)
+    return (missing.square() if power == 2 else missing).sum()
 
 
 def off_diagonal(z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -37,19 +38,24 @@ class BarlowTwins(BaseMethod):
 
     weight: float = 1.0
     off_diagonal_weight: float = 0.0051
+    power: int = 2
+    """Of 1 − C_jj in the invariance. Squared, the pull towards invariance fades as it comes near: what is left of style
+    falls only as fast as λ grows, and is lost in the noise of training. At 1 it does not fade."""
 
     def __post_init__(self) -> None:
+        if self.power not in (1, 2):
+            raise UnweaveError(f"BarlowTwins: power is 1 or 2, not {self.power}")
         for name in ("weight", "off_diagonal_weight"):
             if getattr(self, name) < 0:
                 raise UnweaveError(f"BarlowTwins: {name} cannot be negative: {getattr(self, name)}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """Σ_j (1 − C_jj)²"""
-        return on_diagonal(z_a, z_b)
+        return on_diagonal(z_a, z_b, self.power)
 
     def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """The mean of (1 − C_jj)² over dimensions."""
-        return on_diagonal(z_a, z_b) / z_a.shape[1]
+        return on_diagonal(z_a, z_b, self.power) / z_a.shape[1]
 
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """off_diagonal_weight · Σ_{j≠k} C_jk²"""
