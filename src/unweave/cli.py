@@ -8,7 +8,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -69,6 +69,7 @@ def sprites(
     *,
     out: Path = Path("unweave-sprites"),
     part: Literal["table", "spaces"] = "table",
+    mode: Literal["latents", "pixels"] = "latents",
     seed: int = 0,
     only: str = "",
     quick: bool = False,
@@ -81,6 +82,7 @@ def sprites(
     Args:
         out: Folder for the table, the figures and the README.
         part: The paper's table, or content and five style spaces at once.
+        mode: The spaces' views: sprites rendered anew, or turned, scaled, moved and painted as images.
         seed: Of the networks and the views; each has rows of its own.
         only: Words that a row's name must have, as "simclr adapted weak".
         quick: One row, small images and a small network: minutes on 2 CPU cores.
@@ -89,7 +91,7 @@ def sprites(
         from unweave.experiments import sprite_spaces
 
         config = sprite_spaces.QUICK if quick else sprite_spaces.SpacesConfig()
-        sprite_spaces.run_spaces(out, config, seed=seed, only=only)
+        sprite_spaces.run_spaces(out, replace(config, mode=mode), seed=seed, only=only)
         return
     from unweave.experiments.sprites import QUICK, SpritesConfig, run_sprites
 

@@ -145,3 +145,12 @@ def test_the_worst_own_and_the_largest_leaks_worked_by_hand():
     scores["y"]["shape"] = 0.5
     row = {"spaces": list(SPACES), "factors": list(COLUMNS), "scores": scores, "chance": dict.fromkeys(COLUMNS, 0.1)}
     assert extremes([row]) == pytest.approx((0.7, 0.3, 0.4))
+
+
+def test_the_command_takes_the_kind_of_views(monkeypatch, tmp_path):
+    from unweave.cli import main
+
+    seen = {}
+    monkeypatch.setattr("unweave.experiments.sprite_spaces.run_spaces", lambda out, config, **_: seen.update(c=config))
+    assert main(["reproduce", "sprites", "--part", "spaces", "--mode", "pixels", "--out", str(tmp_path)]) == 0
+    assert seen["c"].mode == "pixels"
