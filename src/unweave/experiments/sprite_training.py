@@ -21,20 +21,19 @@ class SpriteTraining:
     """Width of the projectors."""
     batch: int = 1024
     steps: int = 3000
-    lr: float = 2e-3
 
     def encoder(self, spaces: Sequence[str], dim: int | Mapping[str, int], depth: int = 2) -> Encoder:
         """With a projector of ``depth`` layers for each space."""
         backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
         return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth)
 
-    def train_config(self, seed: int, device: str) -> TrainConfig:
+    def train_config(self, seed: int, device: str, lr: float) -> TrainConfig:
         """On a GPU compiled, recorded, in bfloat16, a checkpoint at the end alone: a row is to take about a minute."""
         on_cpu = device == "cpu"
         return TrainConfig(
             steps=self.steps,
             batch_size=self.batch,
-            lr=self.lr,
+            lr=lr,
             seed=seed,
             log_every=50,
             checkpoint_every=500 if on_cpu else 0,
