@@ -84,6 +84,16 @@ def name_of(row: Row) -> str:
     return f"{row['method']} {row['weights']}{rule} {row['strength']}{cut}"
 
 
+RULE_LINES = (
+    "*Standard* is SimCLR's λ of 1, VICReg's 25 and Barlow Twins' 1. VICReg and Barlow Twins begin below it and are",
+    "raised to it by the middle of training; *(fixed)* rows have it from the first step. *Paper* is λ + η·relu(c − ε),",
+    "*geometric* our rule: λ grows by the same factor each step while c > ε, and gives way where the variance or the",
+    "effective rank of the space falls below a floor; with it Barlow Twins takes 1 − C at the first power, since the",
+    "pull of its square fades near invariance.",
+    "",
+)
+
+
 def paper_section(table: Table) -> list[str]:
     """Tables, and how they were made."""
     return [
@@ -99,6 +109,7 @@ def paper_section(table: Table) -> list[str]:
         "",
         *main_table(table.rows),
         "",
+        *RULE_LINES,
         *cut_lines(table.rows),
         *color_lines(table.rows),
         "### The same, probed harder",
