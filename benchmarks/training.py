@@ -217,6 +217,7 @@ def main() -> None:
         make_jpegs(Path(folder), 40 if options.quick else options.jpegs, options.data64 and open_source(options.data64))
         for case in cases(Path(folder), options.data64, quick=options.quick):
             if case.name in done:
+                print(case.name, "stands already in", options.out, flush=True)
                 peers[case.data] = float(done[case.name].get("lightly_simclr_images_per_second", 0))  # type: ignore[arg-type]
                 continue
             rows.append(measure(case, 2 if options.quick else 2 * cores(), peers))

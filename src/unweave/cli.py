@@ -82,7 +82,7 @@ def sprites(
     Args:
         out: Folder for the table, the figures and the README.
         part: The paper's table, or content and five style spaces at once.
-        mode: The spaces' views: sprites rendered anew, or turned, scaled, moved and painted as images.
+        mode: Views for --part spaces: sprites rendered anew, or turned, scaled, moved and painted as images.
         seed: Of the networks and the views; each has rows of its own.
         only: Words that a row's name must have, as "simclr adapted weak".
         quick: One row, small images and a small network: minutes on 2 CPU cores.

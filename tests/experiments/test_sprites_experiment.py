@@ -18,9 +18,11 @@ from unweave.experiments.sprites import (
     reach,
     rows,
     run_sprites,
+    weights_rule,
 )
 from unweave.experiments.sprites_report import color_lines
 from unweave.experiments.sprites_scores import FACTORS, regression_targets, score_row
+from unweave.objectives import DisentangledLoss
 
 TINY = dataclasses.replace(
     QUICK, methods=tuple(METHODS), kinds=SpritesConfig().kinds, steps=3, batch=16, hidden=16, scored=200
@@ -29,10 +31,10 @@ TINY = dataclasses.replace(
 
 def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path):
     first = run_sprites(tmp_path, TINY, only="simclr", device="cpu")
-    assert len(first) == 5
+    assert len(first) == 4
     found = run_sprites(tmp_path, TINY, device="cpu")
-    assert found[:5] == first
-    assert len(found) == 15
+    assert found[:4] == first
+    assert len(found) == 14
     stored = json.loads((tmp_path / "table.json").read_text())
     assert stored["rows"] == found
     expected = {"method", "weights", "rule", "strength", "seed", *FACTORS, "style_mean", "variance", "effective_rank"}
@@ -43,10 +45,35 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
 
 
 def test_all_rows_and_those_that_are_named():
-    assert len(list(rows(SpritesConfig(), 0, ""))) == 45
+    assert len(list(rows(SpritesConfig(), 0, ""))) == 42
     assert [str(row) for row in rows(SpritesConfig(), 0, "vicreg raised")] == [
         f"vicreg standard raised {strength} whole" for strength in STRENGTHS
     ]
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_a_raised_weight_begins_low_and_is_the_methods_own_from_60_percent_on(method):
+    config = SpritesConfig(steps=1000)
+    objective = DisentangledLoss(method.base, spaces=("content",), weights=weights_rule("raised", method, config))
+    z_a, z_b = ({"content": torch.randn(8, 4)} for _ in range(2))
+    terms, weights = objective(z_a, z_b, torch.zeros(8, dtype=torch.long)), []
+    for _ in range(config.steps):
+        objective.update(terms)
+        weights.append(objective.weights.item())
+    assert weights[0] == weights[299] == pytest.approx(method.start)
+    assert weights[620:] == [method.base.weight] * 380
+    assert weights == sorted(weights)
+
+
+def test_only_our_rule_takes_barlow_twins_at_the_first_power():
+    method = METHODS["barlow_twins"]
+    assert [method.base_for(rule).power for rule in ("geometric", "paper", "raised", "fixed")] == [1, 2, 2, 2]
+    assert METHODS["vicreg"].base_for("geometric") == METHODS["vicreg"].base
+
+
+def test_a_weight_that_begins_as_the_methods_own_makes_no_second_row():
+    assert list(rows(SpritesConfig(), 0, "simclr fixed")) == []
+    assert len(list(rows(SpritesConfig(), 0, "vicreg fixed"))) == 3
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)

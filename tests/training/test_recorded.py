@@ -127,9 +127,12 @@ def test_a_step_is_recorded_while_another_thread_fetches_batches(tmp_path):
 
     def fetches():
         try:
-            while not stop.is_set():  # each of another size, so that the allocator must ask CUDA for it
-                torch.empty(4096 + 1024 * len(rounds), pin_memory=True).to("cuda", non_blocking=True)
-                torch.cuda.Event().query()
+            stream = torch.cuda.Stream()
+            while not stop.is_set():
+                with torch.cuda.stream(stream):
+                    torch.empty(4096, pin_memory=True).to("cuda", non_blocking=True)
+                    copied = stream.record_event()
+                copied.query()  # any thread's query breaks a recording that watches all of them
                 rounds.append(None)
         except BaseException as error:
             failures.append(error)

@@ -171,7 +171,6 @@ class Recipe:
     weights: DualAscent
     independence: float = 0.0
     content_pairs: Literal["own", "all"] = "all"
-    lr: float = 2e-3
 
 
 ABLATIONS = ("none", "per-space entropy", "no content entropy", "no independence", "fixed weights", "plain")
@@ -301,7 +300,7 @@ def train_spaces(
     recipe, views = recipes(config)[method], SpriteViews(config.size, config.mode)
     torch.manual_seed(seed)
     encoder = config.encoder(SPACES, recipe.dims)
-    training = config.train_config(seed, device, recipe.lr)
+    training = config.train_config(seed, device)
     folder = out / "runs" / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
     source = SpriteFactors(train_index, device)
     run = train(source, views, encoder, make_objective(recipe, ablation), training, folder, description=description)  # type: ignore[arg-type]

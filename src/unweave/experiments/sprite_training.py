@@ -27,7 +27,7 @@ class SpriteTraining:
         backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
         return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth)
 
-    def train_config(self, seed: int, device: str, lr: float) -> TrainConfig:
+    def train_config(self, seed: int, device: str, lr: float = 2e-3) -> TrainConfig:
         """On a GPU compiled, recorded, in bfloat16, a checkpoint at the end alone: a row is to take about a minute."""
         on_cpu = device == "cpu"
         return TrainConfig(

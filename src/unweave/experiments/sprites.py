@@ -74,8 +74,8 @@ class Method:
     eta: float
     """η of the paper's rule."""
     start: float
-    """The first λ of all rules but the paper's. Below a method's own, more is learned before what is not invariant is
-    let go: at its own, VICReg finds no shape where weak jitter leaves colours and places that are nearly as invariant.
+    """The first λ of ``geometric`` and ``raised``. Below a method's own, more is learned before what is not invariant
+    is let go: at its own Barlow Twins found no shape in weak views (.39; raised to it, 1.00).
     """
     top: float
     """The largest λ the collapse-safe rule can come to."""
@@ -182,6 +182,8 @@ def rows(config: SpritesConfig, seed: int, only: str) -> Iterator[Named]:
     """The rows to be made: those whose name holds every word of ``only``."""
     for method, (weights, rule, views), strength in itertools.product(config.methods, config.kinds, config.strengths):
         named = Named(method, weights, rule, strength, views, seed)
+        if rule == "fixed" and METHODS[method].start == METHODS[method].base.weight:
+            continue  # it is raised from what it is
         if set(only.split()) <= set(str(named).split()):
             yield named
 
@@ -337,11 +339,12 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
 
 def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent:
     """How λ comes about in a row."""
-    first, last = round(config.warmup * config.steps), round(config.settled * config.steps)
     if rule == "fixed":
         return Fixed()
+    first, last = round(config.warmup * config.steps), round(config.settled * config.steps)
     if rule == "raised":
-        growth, own = math.log(method.base.weight / method.start) / max(1, (last - first) // 2), method.base.weight
+        own = method.base.weight
+        growth = math.log(own / method.start) / max(1, (last - first) // 2)
         return DualAscent(
             rule="geometric", lr=growth, start=method.start, maximum=own, tolerance=0.0, min_variance=0.0, warmup=first
         )

@@ -86,7 +86,7 @@ def name_of(row: Row) -> str:
 
 RULE_LINES = (
     "*Standard* is SimCLR's λ of 1, VICReg's 25 and Barlow Twins' 1. VICReg and Barlow Twins begin below it and are",
-    "raised to it by the middle of training; *(fixed)* rows have it from the first step. *Paper* is λ + η·relu(c − ε),",
+    "raised to it by 60% of the steps; *(fixed)* rows have it from the first step. *Paper* is λ + η·relu(c − ε),",
     "*geometric* our rule: λ grows by the same factor each step while c > ε, and gives way where the variance or the",
     "effective rank of the space falls below a floor; with it Barlow Twins takes 1 − C at the first power, since the",
     "pull of its square fades near invariance.",

@@ -64,7 +64,7 @@ PRESETS = {
         about="CIFAR-10 or CIFAR-100 at 32px, ResNet-18 with the small stem.",
         command="unweave train CIFAR10 --root data --preset cifar --out run",
         hardware="one GPU",
-        hours="not run by us; this network's forward and backward pass takes 66,903 views a second on one H200, "
+        hours="not run by us; in a first trial this network alone took 66,903 views a second on one H200, "
         "at which 200 epochs are 5 minutes",
         score="not run by us. CIFAR-10, SimCLR without styles: lightly's table has kNN 84.8 % after 200 epochs, "
         "solo-learn's linear 90.74 % after 1000 (VICReg 92.07, Barlow Twins 92.10)",
