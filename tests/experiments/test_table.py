@@ -1,4 +1,5 @@
 import json
+import multiprocessing
 
 import pytest
 
@@ -33,6 +34,34 @@ def test_seconds_add_up_over_interruptions(tmp_path):
     table = Table(path, ("seed",))
     table.add([])
     assert json.loads(path.read_text())["seconds"] >= 100
+
+
+def test_two_that_fill_one_table_keep_each_others_rows_and_add_their_seconds(tmp_path):
+    path = tmp_path / "table.json"
+    path.write_text('{"rows": [], "seconds": 100.0}')
+    one, other = Table(path, ("seed",)), Table(path, ("seed",))
+    one.add([{"seed": 0}])
+    other.add([{"seed": 1}])
+    one.add([{"seed": 2}])
+    stored = json.loads(path.read_text())
+    assert stored["rows"] == one.rows == [{"seed": 0}, {"seed": 1}, {"seed": 2}]
+    assert 100 <= stored["seconds"] < 110
+
+
+def _fill(path, seed):
+    table = Table(path, ("seed", "step"))
+    for step in range(20):
+        table.add([{"seed": seed, "step": step}])
+
+
+def test_no_row_is_lost_where_processes_write_at_once(tmp_path):
+    path = tmp_path / "table.json"
+    processes = [multiprocessing.get_context("fork").Process(target=_fill, args=(path, seed)) for seed in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert len(json.loads(path.read_text())["rows"]) == 60
 
 
 def test_markdown():

@@ -83,6 +83,8 @@ class Method:
     """It gives way where the variance falls below this."""
     lr: float = 2e-3
     """VICReg's is lower: at 2e-3 its rank falls from 50 to 3 within the first 50 steps, and it learns hardly at all."""
+    grows: tuple[float, float] = (0.3, 0.8)
+    """The shares of the steps between which λ moves."""
     near: BaseMethod | None = None
     """What the collapse-safe rule takes in the base method's place, where its own pull fades near invariance."""
 
@@ -92,7 +94,7 @@ class Method:
 
 
 METHODS = {
-    "simclr": Method(SimCLR(0.15), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
+    "simclr": Method(SimCLR(0.2), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
     "vicreg": Method(
         VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=40_000.0, floor=0.01, lr=7e-4
     ),
@@ -130,13 +132,9 @@ class SpritesConfig(SpriteTraining):
     methods: tuple[str, ...] = tuple(METHODS)
     kinds: tuple[tuple[str, str, str], ...] = KINDS
     strengths: tuple[str, ...] = tuple(STRENGTHS)
-    warmup: float = 0.3
-    """The share of steps before λ moves."""
-    settled: float = 0.9
-    """The share of steps after which λ stays."""
     batch: int = 256
     steps: int = 10_000
-    scored: int = 40_000
+    scored: int = COUNT // 10
     """Images held out of training that are embedded; half of them fit the probes, half are scored."""
 
     def __post_init__(self) -> None:
@@ -341,7 +339,7 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     """How λ comes about in a row."""
     if rule == "fixed":
         return Fixed()
-    first, last = round(config.warmup * config.steps), round(config.settled * config.steps)
+    first, last = (round(share * config.steps) for share in method.grows)
     if rule == "raised":
         own = method.base.weight
         growth = math.log(own / method.start) / max(1, (last - first) // 2)
