@@ -15,6 +15,7 @@ from unweave.experiments.sprite_spaces import (
     SpriteFactors,
     SpriteViews,
     about_the_sprite,
+    as_seen,
     make_objective,
     recipes,
     run_spaces,
@@ -22,7 +23,7 @@ from unweave.experiments.sprite_spaces import (
     wanted,
 )
 from unweave.experiments.sprite_spaces_report import OWN, extremes
-from unweave.objectives import SimCLR
+from unweave.objectives import BarlowTwins, SimCLR, VICReg
 
 TINY = dataclasses.replace(QUICK, ablations=ABLATIONS, steps=3, batch=24, hidden=16, scored=300, forest=200)
 
@@ -107,7 +108,7 @@ def test_spaces_that_are_the_factors_score_so():
     z["orientation"] = torch.stack([angle.sin(), angle.cos()], 1)
     z["color"] = torch.nn.functional.one_hot(factors["color"], 10).float()
     z["content"] = torch.nn.functional.one_hot(z.pop("shape")[:, 0].long(), 3).float()
-    found = score_spaces_of_sprites({name: z[name] for name in SPACES}, factors, SimCLR(), forest=1500)
+    found = score_spaces_of_sprites({name: z[name] for name in SPACES}, factors, VICReg(), forest=1500)
     for space, own in zip(SPACES, COLUMNS, strict=True):
         for name, score in found["scores"][space].items():
             if name == own:
@@ -115,6 +116,13 @@ def test_spaces_that_are_the_factors_score_so():
             else:
                 assert score < found["chance"][name] + 0.06
     assert found["dci"]["disentanglement"] > 0.9
+
+
+@pytest.mark.parametrize("base", [SimCLR(), BarlowTwins(), VICReg()], ids=lambda base: type(base).__name__)
+def test_a_length_the_loss_does_not_see_is_not_heard(base):
+    z = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    blind = not isinstance(base, VICReg)
+    assert torch.allclose(as_seen(300 * z, base), as_seen(z, base), atol=1e-4) == blind
 
 
 def test_each_ablation_takes_one_part_away_and_plain_is_the_papers():

@@ -24,9 +24,26 @@ def mean_scores(rows: list[Row]) -> torch.Tensor:
 
 
 def section(rows: list[Row]) -> list[str]:
-    """A line for each method and ablation, and the whole table of the first."""
+    """What was asked, and the tables."""
     if not rows:
         return []
+    return [
+        "## Content and five style spaces at once",
+        "",
+        "Not in the paper. *Own*: the worst of the six spaces at its own factor. *Leak*: the most any space tells,",
+        "above chance, of a style that is not its own. *Shape*: the most a style space tells of shape, above chance.",
+        "Orientation is scored on hearts, by sine and cosine. DCI by forests, importances summed over each space. A",
+        "space is probed as its method's loss sees it: SimCLR's at unit length, Barlow Twins' standardised, VICReg's",
+        "as it is.",
+        "",
+        "![what each space tells, for every row](spaces.svg)",
+        "",
+        *tables(rows),
+    ]
+
+
+def tables(rows: list[Row]) -> list[str]:
+    """A line for each method and ablation, and the whole table of the first."""
     groups = grouped(rows)
     body = []
     for name, mine in groups.items():
@@ -36,21 +53,7 @@ def section(rows: list[Row]) -> list[str]:
             for part in ("disentanglement", "completeness", "informativeness")
         ]
         body.append([*name, str(len(mine)), f"{own:.2f}", f"{leak:.2f}", f"{shape:.2f}", *dci])
-    lines = [
-        "## Content and five style spaces at once",
-        "",
-        "Not in the paper. *Own*: the worst of the six spaces at its own factor. *Leak*: the most any space tells,",
-        "above chance, of a style that is not its own. *Shape*: the most a style space tells of shape, above chance.",
-        "Orientation is scored on hearts, by sine and cosine. DCI by forests, importances summed over each space.",
-        "",
-        *markdown(
-            ["method", "ablation", "views", "seeds", "own", "leak", "shape", "D", "C", "I"],
-            body,
-        ),
-        "",
-        "![what each space tells, for every row](spaces.svg)",
-        "",
-    ]  # fmt: skip
+    lines = [*markdown(["method", "ablation", "views", "seeds", "own", "leak", "shape", "D", "C", "I"], body), ""]
     for name, mine in list(groups.items())[:1]:
         chance = mine[0]["chance"]
         table = [

@@ -83,8 +83,8 @@ class Method:
     """It gives way where the variance falls below this."""
     lr: float = 2e-3
     """VICReg's is lower: at 2e-3 its rank falls from 50 to 3 within the first 50 steps, and it learns hardly at all."""
-    grows: tuple[float, float] = (0.3, 0.8)
-    """The shares of the steps between which λ moves."""
+    grows: tuple[float, float] = (0.2, 0.7)
+    """The shares of the steps between which an adapted λ moves."""
     near: BaseMethod | None = None
     """What the collapse-safe rule takes in the base method's place, where its own pull fades near invariance."""
 
@@ -94,7 +94,7 @@ class Method:
 
 
 METHODS = {
-    "simclr": Method(SimCLR(0.2), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
+    "simclr": Method(SimCLR(0.25), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
     "vicreg": Method(
         VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=40_000.0, floor=0.01, lr=7e-4
     ),
@@ -107,11 +107,14 @@ METHODS = {
         start=0.3,
         top=3000.0,
         floor=0.3,
+        grows=(0.3, 0.8),
         near=BarlowTwins(power=1),
     ),
 }
 RANK = 1.6
 """And where the effective rank does: three shapes span two directions."""
+RAISED = (0.3, 0.6)
+"""The shares of the steps between which a standard λ is raised to what it is."""
 KINDS = (
     ("standard", "raised", "whole"),
     ("adapted", "geometric", "whole"),
@@ -339,10 +342,10 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     """How λ comes about in a row."""
     if rule == "fixed":
         return Fixed()
-    first, last = (round(share * config.steps) for share in method.grows)
+    first, last = (round(share * config.steps) for share in (RAISED if rule == "raised" else method.grows))
     if rule == "raised":
         own = method.base.weight
-        growth = math.log(own / method.start) / max(1, (last - first) // 2)
+        growth = math.log(own / method.start) / max(1, last - first)
         return DualAscent(
             rule="geometric", lr=growth, start=method.start, maximum=own, tolerance=0.0, min_variance=0.0, warmup=first
         )

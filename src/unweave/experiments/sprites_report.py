@@ -43,7 +43,8 @@ def write_report(out: Path) -> None:
         parts += [*sprite_spaces_report.section(spaces.rows), *spaces.provenance_lines(), ""]
         sprite_spaces_report.draw(out / "spaces.svg", spaces.rows)
     (out / "README.md").write_text("\n".join(parts))
-    print("\n".join([*main_table(table.rows), "", *sprite_spaces_report.section(spaces.rows)[6:]]))
+    shown = main_table(table.rows) if table.rows else []
+    print("\n".join([*shown, "", *(sprite_spaces_report.tables(spaces.rows) if spaces.rows else [])]))
 
 
 def color_lines(rows: list[Row]) -> list[str]:
