@@ -25,7 +25,7 @@ from unweave.experiments.sprites_scores import FACTORS, regression_targets, scor
 from unweave.objectives import DisentangledLoss
 
 TINY = dataclasses.replace(
-    QUICK, methods=tuple(METHODS), kinds=SpritesConfig().kinds, steps=3, batch=16, hidden=16, scored=200
+    QUICK, methods=METHODS, kinds=SpritesConfig().kinds, steps=3, batch=16, hidden=16, scored=200
 )
 
 
@@ -157,6 +157,6 @@ def test_the_report_says_what_weak_jitter_leaves_of_color():
 def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):
     with pytest.raises(UnweaveError, match="no row"):
         run_sprites(tmp_path, TINY, only="simclr odd", device="cpu")
-    for wrong in ({"methods": ("odd",)}, {"strengths": ("odd",)}, {"scored": 0}):
+    for wrong in ({"strengths": ("odd",)}, {"scored": 0}):
         with pytest.raises(UnweaveError):
             SpritesConfig(**wrong)
