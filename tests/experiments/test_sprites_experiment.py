@@ -20,7 +20,7 @@ from unweave.experiments.sprites import (
     run_sprites,
     weights_rule,
 )
-from unweave.experiments.sprites_report import color_lines
+from unweave.experiments.sprites_report import color_lines, in_order, score_table, verdict
 from unweave.experiments.sprites_scores import FACTORS, regression_targets, score_row
 from unweave.objectives import DisentangledLoss
 
@@ -152,6 +152,35 @@ def test_the_length_of_an_embedding_does_not_matter_to_its_scores():
 def test_the_report_says_what_weak_jitter_leaves_of_color():
     assert "0.30" in " ".join(color_lines([{"strength": "weak"}]))
     assert color_lines([{"strength": "strong"}]) == []
+
+
+def row(seed=0, weights="adapted", rule="geometric", strength="weak", method="simclr", **scores):
+    told = {"shape": 1.0, "color": 0.1, "scale": 0.17, "orientation": 0.0, "x": 0.0, "y": 0.0, "style_mean": 0.05}
+    alive = {"variance": 0.9, "effective_rank": 2.0, "weight": 10.0}
+    name = {"method": method, "weights": weights, "rule": rule, "strength": strength, "views": "whole", "seed": seed}
+    return {**name, **told, **alive, **scores}
+
+
+def test_the_report_gives_means_over_seeds_in_the_papers_order():
+    rows = [row(1, x=0.2), row(0), row(method="vicreg"), row(weights="standard", rule="raised", strength="strong")]
+    lines = score_table(in_order(rows))[2:]
+    assert [line.split(" | ")[:2] for line in lines] == [
+        ["| simclr standard strong", "1"],
+        ["| simclr adapted (geometric) weak", "2"],
+        ["| vicreg adapted (geometric) weak", "1"],
+    ]
+    assert "| 0.10 / 0.01 |" in lines[1]  # x, and the paper's
+
+
+def test_the_report_says_which_runs_miss_what_is_asked():
+    met = [row(color=0.34), row(weights="standard", rule="raised", color=0.9)]
+    assert "in 2 of 2 runs." in verdict(met)[0]
+    assert "in 1 of 1 runs." in verdict(met)[1]
+    missed = [*met, row(1, color=0.36, y=0.06, shape=0.98), row(strength="strong", color=0.2, effective_rank=1.2)]
+    said = verdict(missed)
+    assert "in 3 of 4 runs; simclr adapted (geometric) weak, seed 1: 0.980." in said[0]
+    assert "in 1 of 3 runs; simclr adapted (geometric) weak, seed 1: color 0.360, y 0.060;" in said[1]
+    assert "rank 1.20" in said[2]
 
 
 def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):
