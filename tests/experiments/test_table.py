@@ -48,6 +48,18 @@ def test_two_that_fill_one_table_keep_each_others_rows_and_add_their_seconds(tmp
     assert 100 <= stored["seconds"] < 110
 
 
+def test_every_command_that_filled_it_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "table.json"
+    for seed in (0, 1, 1, 0, 2):
+        monkeypatch.setattr("sys.argv", ["unweave", "--seed", str(seed)])
+        Table(path, ("seed",)).add([{"seed": seed}])
+    stored = json.loads(path.read_text())
+    assert stored["command"] == "unweave --seed 2"
+    assert sorted(stored["earlier_commands"]) == ["unweave --seed 0", "unweave --seed 1"]
+    (line,) = Table(path, ("seed",)).provenance_lines()
+    assert all(f"`unweave --seed {seed}`" in line for seed in range(3))
+
+
 def _fill(path, seed):
     table = Table(path, ("seed", "step"))
     for step in range(20):

@@ -20,19 +20,19 @@ class Table:
     def __init__(self, path: Path, key: Sequence[str]) -> None:
         self.path, self.key = path, tuple(key)
         self._counted = time.perf_counter()
-        self.rows, _ = self._read()
+        self.rows: list[Row] = self._read()["rows"]
 
-    def _read(self) -> tuple[list[Row], float]:
-        """Rows and seconds of the file, if there is one."""
+    def _read(self) -> dict[str, Any]:
+        """What the file holds, if there is one."""
         if not self.path.exists():
-            return [], 0.0
+            return {"rows": [], "seconds": 0.0}
         try:
             stored = json.loads(self.path.read_text())
-            rows, seconds = stored["rows"], stored["seconds"]
-            [self.name(row) for row in rows]
+            [self.name(row) for row in stored["rows"]]
+            float(stored["seconds"])
         except (json.JSONDecodeError, KeyError, TypeError):
             raise UnweaveError(f"{self.path} is no table of this experiment; choose another folder") from None
-        return rows, seconds
+        return stored
 
     def name(self, row: Row) -> tuple[Any, ...]:
         """What tells this row from the others."""
@@ -47,16 +47,20 @@ class Table:
         """Adds rows, in place of those of the same name, and writes the file.
 
         What another process has written since is kept: several may fill one table, and their seconds add up.
+        ``command`` is the last that did, ``earlier_commands`` are the others.
         """
         with locked(self.path.parent):
-            stored, before = self._read()
-            new, now = {self.name(row) for row in rows}, time.perf_counter()
-            self.rows = [*(row for row in stored if self.name(row) not in new), *rows]
-            self._write(before + now - self._counted)
+            stored, now = self._read(), time.perf_counter()
+            new = {self.name(row) for row in rows}
+            self.rows = [*(row for row in stored["rows"] if self.name(row) not in new), *rows]
+            self._write(stored, now - self._counted)
             self._counted = now
 
-    def _write(self, seconds: float) -> None:
-        head = {**provenance("scikit-learn", "scipy"), "seconds": round(seconds, 1)}
+    def _write(self, stored: dict[str, Any], seconds: float) -> None:
+        head = {**provenance("scikit-learn", "scipy"), "seconds": round(stored["seconds"] + seconds, 1)}
+        commands = dict.fromkeys([*stored.get("earlier_commands", []), stored.get("command", head["command"])])
+        if earlier := [command for command in commands if command != head["command"]]:
+            head["earlier_commands"] = earlier
         lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in self.rows)
         text = json.dumps(head, indent=1, ensure_ascii=False)[:-2] + f',\n "rows": [\n{lines}\n ]\n}}\n'
         half = self.path.with_suffix(".part")
@@ -67,7 +71,8 @@ class Table:
         """What ran where and for how long, as the file has it, for the end of a README."""
         head = json.loads(self.path.read_text())
         packages = ", ".join(f"{name} {version}" for name, version in head["versions"].items() if version != "absent")
-        return [f"`{head['command']}` · {head['hardware']} · {head['seconds']:.0f} s · {packages}"]
+        commands = ", ".join(f"`{command}`" for command in [*head.get("earlier_commands", []), head["command"]])
+        return [f"{commands} · {head['hardware']} · {head['seconds']:.0f} s · {packages}"]
 
 
 @contextmanager
