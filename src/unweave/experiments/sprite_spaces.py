@@ -188,7 +188,7 @@ class SpacesConfig(SpriteTraining):
     """The base method the ablations are of."""
     mode: Mode = "latents"
     temperature: float = 0.4
-    """SimCLR's: wider than its usual .15, which winds a line about its sphere so that a linear probe loses it."""
+    """SimCLR's: wider than .15, which winds a line about its sphere so that a linear probe loses it."""
     hidden: int = 512
     batch: int = 512
     steps: int = 9000
@@ -210,7 +210,7 @@ def recipes(config: SpacesConfig) -> dict[str, Recipe]:
     A line on a sphere of few dimensions winds about it, and a linear probe loses x: places and angles have many.
     A joint hinge or covariance is a mean over all spaces, so that VICReg's λ is to be smaller in proportion. Barlow
     Twins' λ begins at a tenth of its own, and its correlations, of 53 dimensions where it is used to thousands, count
-    four times as much: at .0051 the dimensions of a space become copies of one another, and color tells scale.
+    four times as much: at .0051 the color space told scale (.33), on the features of a trained network.
     """
     small = {"content": 4, "color": 9, "scale": 8, "orientation": 16, "x": 8, "y": 8}
     wide = {"content": 3, "color": 8, "scale": 16, "orientation": 32, "x": 32, "y": 32}
