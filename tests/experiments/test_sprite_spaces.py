@@ -22,7 +22,7 @@ from unweave.experiments.sprite_spaces import (
     score_spaces_of_sprites,
     wanted,
 )
-from unweave.experiments.sprite_spaces_report import OWN, extremes
+from unweave.experiments.sprite_spaces_report import OWN, extremes, grouped
 from unweave.objectives import BarlowTwins, SimCLR, VICReg
 
 TINY = dataclasses.replace(QUICK, ablations=ABLATIONS, steps=3, batch=24, hidden=16, scored=300, forest=200)
@@ -123,6 +123,26 @@ def test_a_length_the_loss_does_not_see_is_not_heard(base):
     z = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
     blind = not isinstance(base, VICReg)
     assert torch.allclose(as_seen(300 * z, base), as_seen(z, base), atol=1e-4) == blind
+
+
+def test_scores_are_of_what_the_loss_sees_and_raw_ones_stand_beside():
+    from unweave.data.sprites import Sprites
+
+    index = torch.randint(737_280, (1500,), generator=torch.Generator().manual_seed(0))
+    factors = Sprites(8).factors(index)
+    shape = torch.nn.functional.one_hot(factors["shape"], 3).float()
+    z = dict.fromkeys(SPACES, shape * (1 + factors["x"][:, None]))  # the length alone tells x
+    found = score_spaces_of_sprites(z, factors, SimCLR(), forest=200)
+    assert abs(found["scores"]["content"]["x"]) < 0.02
+    assert found["raw"]["content"]["x"] > 0.9
+    assert found["scores"]["content"]["shape"] > 0.99
+
+
+def test_the_report_puts_what_is_not_ablated_first_whichever_was_made_first():
+    made = [("vicreg", "none", "pixels"), ("simclr", "plain", "latents"), ("vicreg", "none", "latents")]
+    made.append(("simclr", "none", "latents"))
+    rows = [{"method": m, "ablation": a, "mode": mode} for m, a, mode in made]
+    assert list(grouped(rows)) == [made[3], made[2], made[0], made[1]]
 
 
 def test_each_ablation_takes_one_part_away_and_plain_is_the_papers():

@@ -65,6 +65,22 @@ def test_a_raised_weight_begins_low_and_is_the_methods_own_from_60_percent_on(me
     assert weights == sorted(weights)
 
 
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_our_rule_takes_an_adapted_weight_to_its_top_in_the_methods_share_of_the_steps(method):
+    config = SpritesConfig(steps=1000)
+    rule = dataclasses.replace(weights_rule("geometric", method, config), min_variance=0.0, min_rank=0.0)
+    objective = DisentangledLoss(method.base, spaces=("content",), weights=rule)
+    z_a, z_b = ({"content": torch.randn(8, 4)} for _ in range(2))
+    terms, weights = objective(z_a, z_b, torch.zeros(8, dtype=torch.long)), []
+    for _ in range(config.steps):
+        objective.update(terms)
+        weights.append(objective.weights.item())
+    first, last = (round(1000 * share) for share in method.grows)
+    assert weights[0] == weights[first - 1] == pytest.approx(method.start)
+    assert weights[first] > weights[0]
+    assert weights[last - 2] < weights[last - 1] == weights[-1] == pytest.approx(method.top, rel=0.1)
+
+
 def test_only_our_rule_takes_barlow_twins_at_the_first_power():
     method = METHODS["barlow_twins"]
     assert [method.base_for(rule).power for rule in ("geometric", "paper", "raised", "fixed")] == [1, 2, 2, 2]

@@ -19,7 +19,9 @@ def test_rows_are_kept_and_those_of_the_same_name_replaced(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["table.json"]
 
 
-@pytest.mark.parametrize("text", ["mine", "{}", '{"rows": [{"a": 1}], "seconds": 1}', "[]"])
+@pytest.mark.parametrize(
+    "text", ["mine", "{}", '{"rows": [{"a": 1}], "seconds": 1}', "[]", '{"rows": [], "seconds": "1"}']
+)
 def test_a_file_that_is_no_such_table_is_refused_and_left_alone(tmp_path, text):
     path = tmp_path / "table.json"
     path.write_text(text)

@@ -208,7 +208,7 @@ def recipes(config: SpacesConfig) -> dict[str, Recipe]:
 
     At λ = 1 a space whose factor the network cannot see yet shrinks to a point, and may stay there: λ starts below.
     A line on a sphere of few dimensions winds about it, and a linear probe loses x: places and angles have many.
-    A joint hinge or covariance is a mean over all spaces, so that VICReg's λ is to be smaller in proportion. Barlow
+    A joint hinge or covariance is a mean over all spaces, so that VICReg's λ is to be smaller too. Barlow
     Twins' λ begins at a tenth of its own, and its correlations, of 53 dimensions where it is used to thousands, count
     four times as much: at .0051 the color space told scale (.33), on the features of a trained network.
     """

@@ -9,10 +9,16 @@ from unweave.experiments.table import Row, markdown
 OWN = {"content": "shape", "color": "color", "scale": "scale", "orientation": "orientation", "x": "x", "y": "y"}
 
 
+METHODS, MODES = ("simclr", "vicreg", "barlow_twins"), ("latents", "pixels")
+
+
 def grouped(rows: list[Row]) -> dict[tuple[str, str, str], list[Row]]:
-    """The seeds of each method, ablation and mode."""
+    """The seeds of each method, ablation and mode: what is not ablated first, whichever was made first."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
+    for row in sorted(
+        rows,
+        key=lambda r: (r["ablation"] != "none", MODES.index(r["mode"]), METHODS.index(r["method"]), r["ablation"]),
+    ):
         groups.setdefault((row["method"], row["ablation"], row["mode"]), []).append(row)
     return groups
 
@@ -43,7 +49,7 @@ def section(rows: list[Row]) -> list[str]:
 
 
 def tables(rows: list[Row]) -> list[str]:
-    """A line for each method and ablation, and the whole table of the first."""
+    """A line for each method and ablation, and the whole table of those that are not ablated."""
     groups = grouped(rows)
     body = []
     for name, mine in groups.items():
@@ -54,14 +60,16 @@ def tables(rows: list[Row]) -> list[str]:
         ]
         body.append([*name, str(len(mine)), f"{own:.2f}", f"{leak:.2f}", f"{shape:.2f}", *dci])
     lines = [*markdown(["method", "ablation", "views", "seeds", "own", "leak", "shape", "D", "C", "I"], body), ""]
-    for name, mine in list(groups.items())[:1]:
+    for name, mine in groups.items():
+        if name[1] != "none":
+            continue
         chance = mine[0]["chance"]
         table = [
             [space, *(f"{value:.2f}" for value in line)]
             for space, line in zip(mine[0]["spaces"], mean_scores(mine).tolist(), strict=True)
         ]
         table.append(["*chance*", *(f"{chance[factor]:.2f}" for factor in mine[0]["factors"])])
-        lines += [f"{', '.join(name)}, mean over seeds:", "", *markdown(["space", *mine[0]["factors"]], table), ""]
+        lines += [f"{name[0]}, {name[2]}, mean over seeds:", "", *markdown(["space", *mine[0]["factors"]], table), ""]
     return lines
 
 

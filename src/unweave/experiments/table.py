@@ -3,13 +3,13 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from unweave.errors import UnweaveError
 from unweave.experiments.provenance import provenance
+from unweave.locks import locked
 
 Row = dict[str, Any]
 
@@ -29,8 +29,8 @@ class Table:
         try:
             stored = json.loads(self.path.read_text())
             [self.name(row) for row in stored["rows"]]
-            float(stored["seconds"])
-        except (json.JSONDecodeError, KeyError, TypeError):
+            stored["seconds"] + 0.0
+        except (ValueError, KeyError, TypeError):
             raise UnweaveError(f"{self.path} is no table of this experiment; choose another folder") from None
         return stored
 
@@ -73,23 +73,6 @@ class Table:
         packages = ", ".join(f"{name} {version}" for name, version in head["versions"].items() if version != "absent")
         commands = ", ".join(f"`{command}`" for command in [*head.get("earlier_commands", []), head["command"]])
         return [f"{commands} · {head['hardware']} · {head['seconds']:.0f} s · {packages}"]
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Waits for its turn with a folder; where there are no such locks, goes on."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without them
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
