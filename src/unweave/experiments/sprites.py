@@ -94,7 +94,9 @@ class Method:
 
 
 METHODS = {
-    "simclr": Method(SimCLR(0.25), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3),
+    "simclr": Method(
+        SimCLR(0.25), dim=256, depth=2, tolerance=1e-6, eta=1.0, start=1.0, top=1000.0, floor=0.3, grows=(0.3, 0.8)
+    ),
     "vicreg": Method(
         VICReg(), dim=512, depth=3, tolerance=1e-6, eta=100.0, start=4.0, top=40_000.0, floor=0.01, lr=7e-4
     ),
