@@ -70,14 +70,22 @@ def test_content_is_not_moved_by_it():
     assert not torch.allclose(gradients[0][1], gradients[1][1])
 
 
-def test_it_begins_when_the_weights_begin_to_move():
-    weights = uw.DualAscent(rule="geometric", warmup=1)
-    objective = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, weights=weights, independence=2.0)
+def test_it_begins_when_the_weights_begin_to_move_and_is_whole_after_as_many_steps_again():
+    weights = uw.DualAscent(rule="geometric", warmup=4, lr=0.0)
+    with_it, without = (
+        uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, weights=weights, independence=w).double() for w in (2.0, 0.0)
+    )
     a, b, shared = batch()
-    before = objective(a, b, shared)
-    assert before.dependence is None
-    objective.update(before)
-    assert objective(a, b, shared).dependence is not None
+    a, b = ({s: z.double() for s, z in side.items()} for side in (a, b))
+    plain, shares = without(a, b, shared).loss, []
+    for _ in range(10):
+        terms = with_it(a, b, shared)
+        shares.append(0.0 if terms.dependence is None else float((terms.loss - plain) / (2 * terms.dependence.sum())))
+        with_it.update(terms)
+    assert shares == pytest.approx([0, 0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1])
+    again = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, weights=weights, independence=2.0).double()
+    again.load_state_dict({**with_it.state_dict(), "updates": torch.tensor(5)})
+    assert float((again(a, b, shared).loss - plain) / terms.dependence.sum()) == pytest.approx(1)  # half of 2
 
 
 def test_a_negative_weight_is_refused():

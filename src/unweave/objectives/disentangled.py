@@ -75,7 +75,9 @@ class DisentangledLoss(nn.Module):
         independence: weight of a term the paper does not have: each style space's dependence on the content space,
             which is held fixed by it (``dependence``; 0 leaves it out). The theorem says that there is none at its
             optimum; spaces with room to spare do not get there by entropy alone. It begins when the weights begin to
-            move: until content has found itself, it would drive style out of the style spaces.
+            move: until content has found itself, it would drive style out of the style spaces. It comes to its full
+            weight in as many steps again: all at once it made the gradient four times as long, Adam, which divides by
+            the gradients of before, stepped too far, and a space of sprites lost its factor (0.39, not 0.98).
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
     whole batch; every process must bring as many images as the others.
@@ -150,7 +152,7 @@ class DisentangledLoss(nn.Module):
         loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
         dependences = self._dependences(a, b)
         if dependences is not None:
-            loss = loss + self.independence * dependences.sum()
+            loss = loss + self._independence_now() * dependences.sum()
         with torch.no_grad():
             seen = [self.base.geometry(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
             return Terms(
@@ -181,6 +183,11 @@ class DisentangledLoss(nn.Module):
     def asks_independence(self) -> bool:
         """Whether the independence term is part of the loss by now."""
         return self.independence > 0 and self._updates >= self.rule.warmup
+
+    def _independence_now(self) -> Tensor:
+        """Its weight, rising from the end of the warm-up on."""
+        warmup = self.rule.warmup
+        return self.independence * ((self.updates + 1 - warmup) / max(1, warmup)).clamp(max=1)
 
     def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
         """Of each space on content, where it is asked for."""
