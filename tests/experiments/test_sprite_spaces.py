@@ -152,6 +152,10 @@ def test_each_ablation_takes_one_part_away_and_plain_is_the_papers():
     assert whole.weights.tolist() == [0.5] * 6
     assert make_objective(recipe, "no independence").independence == 0
     assert make_objective(recipe, "per-space entropy").entropies == "each"
+    fixed = make_objective(recipe, "fixed weights")
+    assert (fixed.rule.rule, fixed.weights.tolist()) == ("fixed", [1.0] * 6)
+    assert fixed.rule.warmup == whole.rule.warmup > 0  # so that independence begins when it does in the others
+    assert fixed.independence == whole.independence
     plain = make_objective(recipe, "plain")
     assert (plain.independence, plain.content_pairs, plain.base) == (0, "own", SimCLR(temperature=0.15))
     assert plain.weights.tolist() == [1.0] * 6

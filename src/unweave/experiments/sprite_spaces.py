@@ -37,7 +37,6 @@ from unweave.objectives import (
     BarlowTwins,
     DisentangledLoss,
     DualAscent,
-    Fixed,
     SimCLR,
     VICReg,
     effective_rank,
@@ -247,7 +246,7 @@ def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
     """
     base, weights, independence, pairs = recipe.base, recipe.weights, recipe.independence, recipe.content_pairs
     if ablation == "fixed weights":
-        weights = Fixed()
+        weights = replace(weights, rule="fixed", start=None)  # independence begins when it does in the others
     if ablation in ("no independence", "plain"):
         independence = 0.0
     if ablation == "plain":
