@@ -76,8 +76,9 @@ class DisentangledLoss(nn.Module):
             which is held fixed by it (``dependence``; 0 leaves it out). The theorem says that there is none at its
             optimum; spaces with room to spare do not get there by entropy alone. It begins when the weights begin to
             move: until content has found itself, it would drive style out of the style spaces. It comes to its full
-            weight in as many steps again: all at once it made the gradient four times as long, Adam, which divides by
-            the gradients of before, stepped too far, and a space of sprites lost its factor (0.39, not 0.98).
+            weight in as many steps again: in one short run on sprites, all at once made the gradient four times as long
+            and the scale space lost scale (0.39; slowly, 0.98). We think Adam, which divides by the gradients of
+            before, steps too far then; its steps were not measured.
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
     whole batch; every process must bring as many images as the others.
