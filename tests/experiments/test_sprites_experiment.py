@@ -174,7 +174,7 @@ def row(seed=0, weights="adapted", rule="geometric", strength="weak", method="si
     told = {"shape": 1.0, "color": 0.1, "scale": 0.17, "orientation": 0.0, "x": 0.0, "y": 0.0, "style_mean": 0.05}
     alive = {"variance": 0.9, "effective_rank": 2.0, "weight": 10.0}
     name = {"method": method, "weights": weights, "rule": rule, "strength": strength, "views": "whole", "seed": seed}
-    return {**name, **told, **alive, **scores}
+    return {"raw": {**told, "x": 0.7}, **name, **told, **alive, **scores}
 
 
 def test_the_report_gives_means_over_seeds_in_the_papers_order():
@@ -190,13 +190,16 @@ def test_the_report_gives_means_over_seeds_in_the_papers_order():
 
 def test_the_report_says_which_runs_miss_what_is_asked():
     met = [row(color=0.34), row(weights="standard", rule="raised", color=0.9)]
-    assert "in 2 of 2 runs." in verdict(met)[0]
-    assert "in 1 of 1 runs." in verdict(met)[1]
+    shape, unit, raw, alive = verdict(met)[::2]
+    assert "in 2 of 2 runs." in shape
+    assert "at unit length in 1 of 1 runs." in unit
+    assert "As the embeddings come, it is so in 0 of 1 runs; simclr adapted (geometric) weak, seed 0: x 0.700." in raw
     missed = [*met, row(1, color=0.36, y=0.06, shape=0.98), row(strength="strong", color=0.2, effective_rank=1.2)]
-    said = verdict(missed)
-    assert "in 3 of 4 runs; simclr adapted (geometric) weak, seed 1: 0.980." in said[0]
-    assert "in 1 of 3 runs; simclr adapted (geometric) weak, seed 1: color 0.360, y 0.060;" in said[1]
-    assert "rank 1.20" in said[2]
+    shape, unit, raw, alive = verdict(missed)[::2]
+    assert "in 3 of 4 runs; simclr adapted (geometric) weak, seed 1: 0.980." in shape
+    assert "in 1 of 3 runs; simclr adapted (geometric) weak, seed 1: color 0.360, y 0.060;" in unit
+    assert "in 0 of 3 runs" in raw
+    assert "rank 1.20" in alive
 
 
 def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):

@@ -188,15 +188,8 @@ def score_table(rows: list[Row]) -> list[str]:
 
 def verdict(rows: list[Row]) -> list[str]:
     """What of shape and style was asked and is there, run by run."""
-    from unweave.experiments.sprites import color_groups
-
     adapted = [row for row in rows if row["weights"] == "adapted"]
     lost = [row for row in rows if row["shape"] < 0.99]
-    told = []
-    for row in adapted:
-        floor = {**CHANCE, "color": len(color_groups(row["strength"])) / 10}
-        over = [f"{style} {row[style]:.3f}" for style in STYLES if row[style] > floor[style] + 0.05]
-        told += [f"{name_of(row)}, seed {row['seed']}: {', '.join(over)}"] if over else []
     lines = [
         f"Shape is at .99 or better in {len(rows) - len(lost)} of {len(rows)} runs"
         + "".join(f"; {name_of(row)}, seed {row['seed']}: {row['shape']:.3f}" for row in lost)
@@ -205,13 +198,24 @@ def verdict(rows: list[Row]) -> list[str]:
     if adapted:
         lines += [
             "With adapted λ every style is within .05 of what a perfect content space tells (chance, and of color "
-            f"what jitter cannot join) in {len(adapted) - len(told)} of {len(adapted)} runs"
-            + "".join(f"; {words}" for words in told)
-            + ".",
+            f"what jitter cannot join), at unit length in {_clean(adapted, adapted)}.",
+            f"As the embeddings come, it is so in {_clean(adapted, [row['raw'] for row in adapted])}.",
             f"The least variance is {min(row['variance'] for row in adapted):.2g}, the least effective rank "
             f"{min(row['effective_rank'] for row in adapted):.2f} (three shapes span two directions).",
         ]
-    return [*lines, ""]
+    return [line for text in lines for line in (text, "")]
+
+
+def _clean(rows: list[Row], scores: list[dict[str, float]]) -> str:
+    """How many of the rows tell no style, by these scores of theirs, and what the others tell."""
+    from unweave.experiments.sprites import color_groups
+
+    told = []
+    for row, score in zip(rows, scores, strict=True):
+        floor = {**CHANCE, "color": len(color_groups(row["strength"])) / 10}
+        over = [f"{style} {score[style]:.3f}" for style in STYLES if score[style] > floor[style] + 0.05]
+        told += [f"; {name_of(row)}, seed {row['seed']}: {', '.join(over)}"] if over else []
+    return f"{len(rows) - len(told)} of {len(rows)} runs{''.join(told)}"
 
 
 def way_table(rows: list[Row]) -> list[str]:
