@@ -4,31 +4,40 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.objectives.independence import dependence
+from unweave.objectives.independence import centred_kernels, dependence
 
 
 def test_it_is_the_definition_with_centring_matrices():
     x, y = torch.randn(40, 3).double(), torch.randn(40, 2).double()
 
-    def kernel(z):
+    def kernel(z, sharpness=1):
         d = torch.cdist(z, z).square()
-        return torch.exp(-d / d.mean())
+        return torch.exp(-sharpness * d / d.mean())
 
     h = torch.eye(40).double() - 1 / 40
-    p, q = kernel(x), kernel(y)
+    q = kernel(y)
 
     def hsic(k, other):
         return torch.trace(k @ h @ other @ h)
 
-    expected = hsic(p, q) / (hsic(p, p) * hsic(q, q)).sqrt()
-    torch.testing.assert_close(dependence(x, y), expected)
+    expected = [hsic(p, q) / (hsic(p, p) * hsic(q, q)).sqrt() for p in (kernel(x, s) for s in (1, 4, 16))]
+    torch.testing.assert_close(dependence(x, y), sum(expected) / 3)
 
 
 def test_what_is_independent_what_only_looks_uncorrelated_and_copies():
     x, y = torch.rand(1500, 1) * 2 - 1, torch.rand(1500, 1)
     assert dependence(x, y) < 0.01
     assert dependence(x, x.square()) > 0.1
-    assert dependence(x, 7 * x + 3) == pytest.approx(1, abs=1e-4)
+    assert 0.7 < dependence(x, 7 * x + 3) <= 1
+
+
+def test_what_is_told_within_a_neighbourhood_alone_is_heard():
+    u, shape = torch.rand(1000, 1), torch.randint(2, (1000, 1)).float()
+    beside = torch.cat([u, 0.1 * shape], 1)  # a long curve, and which side of it
+    [wide], [content] = (centred_kernels(z, (1.0,)) for z in (beside, shape))
+    heard = (wide * content).sum() / (wide.norm() * content.norm())
+    assert dependence(beside, shape) > max(0.1, 2 * heard)
+    assert dependence(u, shape) < 0.03
 
 
 def test_a_space_that_has_collapsed_gives_no_nan():
@@ -88,6 +97,20 @@ def test_it_begins_when_the_weights_begin_to_move_and_is_whole_after_as_many_ste
     assert float((again(a, b, shared).loss - plain) / terms.dependence.sum()) == pytest.approx(1)  # half of 2
 
 
-def test_a_negative_weight_is_refused():
+def test_each_style_space_may_have_its_own_weight():
+    a, b, shared = batch()
+    without = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES)(a, b, shared).loss
+    found = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence={"color": 3.0, "place": 0.5})(a, b, shared)
+    _, color, place = found.dependence
+    torch.testing.assert_close(found.loss - without, 3 * color + 0.5 * place, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [-1.0, {"color": 1.0, "place": -1.0}])
+def test_a_negative_weight_is_refused(weight):
     with pytest.raises(uw.UnweaveError, match="negative"):
-        uw.DisentangledLoss(uw.SimCLR(), spaces=SPACES, independence=-1.0)
+        uw.DisentangledLoss(uw.SimCLR(), spaces=SPACES, independence=weight)
+
+
+def test_weights_of_other_spaces_are_refused():
+    with pytest.raises(uw.UnweaveError, match="independence names the spaces"):
+        uw.DisentangledLoss(uw.SimCLR(), spaces=SPACES, independence={"color": 1.0})

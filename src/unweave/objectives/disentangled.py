@@ -73,12 +73,13 @@ class DisentangledLoss(nn.Module):
         entropies: "both", content's own and the joint one, as in the paper's objective; "joint" alone, as in its
             theorem; "each", one for every space apart, as in LooC, which lets content into the style spaces.
         independence: weight of a term the paper does not have: each style space's dependence on the content space,
-            which is held fixed by it (``dependence``; 0 leaves it out). The theorem says that there is none at its
-            optimum; spaces with room to spare do not get there by entropy alone. It begins when the weights begin to
-            move: until content has found itself, it would drive style out of the style spaces. It comes to its full
-            weight in as many steps again: in one short run on sprites, all at once made the gradient four times as long
-            and the scale space lost scale (0.39; slowly, 0.98). We think Adam, which divides by the gradients of
-            before, steps too far then; its steps were not measured.
+            which is held fixed by it (``dependence``; 0 leaves it out). Or a weight for each style space by name: a
+            small one where what a style looks like goes with content, as a turn does with a shape's symmetry. The
+            theorem says that there is none at its optimum; spaces with room to spare do not get there by entropy
+            alone. It begins when the weights begin to move: until content has found itself, it would drive style out
+            of the style spaces. It comes to its full weight in as many steps again: in one short run on sprites, all
+            at once made the gradient four times as long and the scale space lost scale (0.39; slowly, 0.98). We think
+            Adam, which divides by the gradients of before, steps too far then; its steps were not measured.
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
     whole batch; every process must bring as many images as the others.
@@ -94,6 +95,7 @@ class DisentangledLoss(nn.Module):
     updates: Tensor
     tolerances: Tensor
     starts: Tensor
+    independences: Tensor
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class DisentangledLoss(nn.Module):
         weights: DualAscent | None = None,
         content_pairs: Literal["own", "all"] = "own",
         entropies: Literal["both", "joint", "each"] = "both",
-        independence: float = 0.0,
+        independence: float | Mapping[str, float] = 0.0,
     ) -> None:
         super().__init__()
         self.base, self.spaces, self.rule = base, tuple(spaces), weights or Fixed()
@@ -113,15 +115,18 @@ class DisentangledLoss(nn.Module):
             raise UnweaveError(f"content_pairs is 'own' or 'all', not {content_pairs!r}")
         if entropies not in ("both", "joint", "each"):
             raise UnweaveError(f"entropies is 'both', 'joint' or 'each', not {entropies!r}")
-        if independence < 0:
-            raise UnweaveError(f"independence is a weight and cannot be negative: {independence}")
         self.content_pairs, self.entropies, self.independence = content_pairs, entropies, independence
         start = base.weight if self.rule.start is None else self.rule.start
         self.register_buffer("weights", self._per_space("start", start))
         self.register_buffer("starts", self.weights.clone(), persistent=False)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.register_buffer("tolerances", self._per_space("tolerance", self.rule.tolerance), persistent=False)
+        of_styles = {"content": 0.0, **independence} if isinstance(independence, Mapping) else independence
+        self.register_buffer("independences", self._per_space("independence", of_styles), persistent=False)
+        if (self.independences < 0).any():
+            raise UnweaveError(f"independence is a weight and cannot be negative: {independence}")
         self._updates = 0  # the same as the buffer, known to the host
+        self._wants_independence = bool((self.independences > 0).any())
         self._warned: set[str] = set()
 
     def _per_space(self, name: str, value: float | Mapping[str, float]) -> Tensor:
@@ -153,7 +158,7 @@ class DisentangledLoss(nn.Module):
         loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
         dependences = self._dependences(a, b)
         if dependences is not None:
-            loss = loss + self._independence_now() * dependences.sum()
+            loss = loss + (self._independence_now() * dependences).sum()
         with torch.no_grad():
             seen = [self.base.geometry(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
             return Terms(
@@ -183,12 +188,12 @@ class DisentangledLoss(nn.Module):
     @property
     def asks_independence(self) -> bool:
         """Whether the independence term is part of the loss by now."""
-        return self.independence > 0 and self._updates >= self.rule.warmup
+        return self._wants_independence and self._updates >= self.rule.warmup
 
     def _independence_now(self) -> Tensor:
-        """Its weight, rising from the end of the warm-up on."""
+        """Its weights, rising from the end of the warm-up on."""
         warmup = self.rule.warmup
-        return self.independence * ((self.updates + 1 - warmup) / max(1, warmup)).clamp(max=1)
+        return self.independences * ((self.updates + 1 - warmup) / max(1, warmup)).clamp(max=1)
 
     def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
         """Of each space on content, where it is asked for."""
