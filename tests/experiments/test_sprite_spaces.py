@@ -4,6 +4,7 @@ import json
 import pytest
 import torch
 
+from unweave.data.sprites import Sprites
 from unweave.errors import UnweaveError
 from unweave.experiments.sprite_spaces import (
     ABLATIONS,
@@ -22,8 +23,10 @@ from unweave.experiments.sprite_spaces import (
     score_spaces_of_sprites,
     wanted,
 )
-from unweave.experiments.sprite_spaces_report import OWN, extremes, grouped
+from unweave.experiments.sprite_spaces_report import OWN, extremes, falls_short, grouped, verdict, worst_across
+from unweave.experiments.sprites_scores import scale_across_shapes
 from unweave.objectives import BarlowTwins, SimCLR, VICReg
+from unweave.objectives.independence import dependence
 
 TINY = dataclasses.replace(QUICK, ablations=ABLATIONS, steps=3, batch=24, hidden=16, scored=300, forest=200)
 
@@ -100,8 +103,6 @@ def test_pixels_put_the_sprite_where_they_are_told_at_the_size_they_are_told():
 
 def test_spaces_that_are_the_factors_score_so():
     index = torch.randint(737_280, (3000,), generator=torch.Generator().manual_seed(0))
-    from unweave.data.sprites import Sprites
-
     factors = Sprites(8).factors(index)
     angle = factors["orientation"] * (2 * torch.pi / 39)
     z = {name: factors[name][:, None].float() for name in COLUMNS if name != "orientation"}
@@ -126,8 +127,6 @@ def test_a_length_the_loss_does_not_see_is_not_heard(base):
 
 
 def test_scores_are_of_what_the_loss_sees_and_raw_ones_stand_beside():
-    from unweave.data.sprites import Sprites
-
     index = torch.randint(737_280, (1500,), generator=torch.Generator().manual_seed(0))
     factors = Sprites(8).factors(index)
     shape = torch.nn.functional.one_hot(factors["shape"], 3).float()
@@ -163,7 +162,7 @@ def test_each_ablation_takes_one_part_away_and_plain_is_the_papers():
 
 
 def test_rows_that_are_named():
-    assert len(list(wanted(SpacesConfig(), 0, ""))) == 8
+    assert len(list(wanted(SpacesConfig(), 0, ""))) == 9
     assert [row[1] for row in wanted(SpacesConfig(), 0, "simclr fixed")] == ["fixed weights"]
     with pytest.raises(UnweaveError):
         SpacesConfig(methods=("odd",))
@@ -187,3 +186,57 @@ def test_the_command_takes_the_kind_of_views(monkeypatch, tmp_path):
     monkeypatch.setattr("unweave.experiments.sprite_spaces.run_spaces", lambda out, config, **_: seen.update(c=config))
     assert main(["reproduce", "sprites", "--part", "spaces", "--mode", "pixels", "--out", str(tmp_path)]) == 0
     assert seen["c"].mode == "pixels"
+
+
+def ring_of_scales(shift):
+    """Scale on a ring of six places, a heart's ``shift`` places further on; and the factors."""
+    index = torch.randint(737_280, (3000,), generator=torch.Generator().manual_seed(0))
+    factors = Sprites(8).factors(index)
+    place = (factors["scale"] + shift * (factors["shape"] == 2)) % 6
+    return torch.nn.functional.one_hot(place, 6).float(), factors
+
+
+def test_a_scale_space_that_is_twisted_tells_scale_of_each_shape_but_not_across_shapes():
+    z, factors = ring_of_scales(shift=1)
+    found = scale_across_shapes(z, factors)
+    assert found["heart"]["heart"] == found["square"]["ellipse"] == 1
+    assert found["heart"]["square"] == found["square"]["heart"] == 0
+    assert worst_across({"scale_across_shapes": found}) == 0
+    assert dependence(z, torch.nn.functional.one_hot(factors["shape"], 3).float()) < 0.01  # it does not see it
+
+
+def test_a_scale_space_that_is_the_same_for_all_shapes_is_told_across_them():
+    z, factors = ring_of_scales(shift=0)
+    assert worst_across({"scale_across_shapes": scale_across_shapes(z, factors)}) == 1
+
+
+def perfect_row():
+    chance = {"shape": 1 / 3, "color": 0.1, "scale": 1 / 6, "orientation": 0.0, "x": 0.0, "y": 0.0}
+    scores = {s: {f: (1.0 if OWN[s] == f else chance[f]) for f in COLUMNS} for s in SPACES}
+    return {"scores": scores, "chance": chance, "method": "simclr", "ablation": "none", "mode": "latents", "seed": 3}
+
+
+def test_the_report_says_where_a_run_falls_short_and_of_what():
+    row, short = perfect_row(), perfect_row()
+    assert falls_short(row) == []
+    short["scores"]["scale"] |= {"scale": 0.89, "shape": 0.49, "x": 0.09}
+    short["scores"]["orientation"] |= {"orientation": 0.71, "shape": 0.48}
+    short["scores"]["content"] |= {"shape": 0.98, "color": 0.21}
+    words = ["shape 0.98 in content", "color 0.21 in content", "shape 0.49 in scale", "scale 0.89 in scale"]
+    assert falls_short(short) == words
+    lines = verdict([row, short | {"seed": 1}, short | {"ablation": "plain"}])
+    assert lines[-1] == f"- simclr, latents: met by 1 of 2 runs; seed 1: {', '.join(words)}."
+
+
+def test_the_scale_space_has_ends_but_for_what_is_without_them(tmp_path, monkeypatch):
+    from unweave.experiments import sprite_training
+
+    seen = []
+    kept = sprite_training.SpriteTraining.encoder
+    monkeypatch.setattr(
+        sprite_training.SpriteTraining,
+        "encoder",
+        lambda self, *a, ends=(), **k: seen.append(ends) or kept(self, *a, ends=ends, **k),
+    )
+    run_spaces(tmp_path, dataclasses.replace(TINY, ablations=("none", "no ends", "plain"), steps=1), device="cpu")
+    assert seen == [("scale",), (), ()]

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from unweave.errors import UnweaveError
-from unweave.models import Encoder, SmallConvNet, make_backbone, projector
+from unweave.models import Encoder, SmallConvNet, make_backbone, projector, with_ends
 
 SPACES = ("content", "color", "spatial")
 IMAGES = torch.rand(2, 3, 64, 64)
@@ -66,6 +66,24 @@ def test_one_projector_split_by_fractions():
     torch.testing.assert_close(torch.cat([out[s] for s in SPACES], 1), whole)
 
 
+@pytest.mark.parametrize("split", [None, {"content": 0.5, "color": 0.2, "spatial": 0.3}])
+def test_a_space_with_ends_is_in_the_positive_corner_of_the_sphere_and_the_others_are_as_they_were(split):
+    torch.manual_seed(0)
+    plain = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split=split).eval()
+    ended = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split=split, ends=("color",)).eval()
+    ended.load_state_dict(plain.state_dict())
+    before, after = plain(IMAGES), ended(IMAGES)
+    assert all(torch.equal(before[s], after[s]) for s in ("h", "content", "spatial"))
+    torch.testing.assert_close(after["color"], before["color"].softmax(1).sqrt())
+    torch.testing.assert_close(after["color"].norm(dim=1), torch.ones(2))
+
+
+def test_far_into_a_corner_the_gradient_stays_finite():
+    z = torch.tensor([[200.0, -200.0, 0.0]], requires_grad=True)
+    with_ends(z).sum().backward()
+    assert torch.isfinite(z.grad).all()
+
+
 def test_any_module_can_be_the_backbone():
     module = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 7))
     assert Encoder(module, ("content",), feature_dim=7)(IMAGES)["h"].shape == (2, 7)
@@ -85,6 +103,7 @@ def test_a_projector_of_the_papers_shape():
         (lambda: Encoder("resnet18", ("content", "h")), "'h'"),
         (lambda: Encoder("resnet18", SPACES, dim={"content": 3}), "names the spaces"),
         (lambda: Encoder("resnet18", SPACES, dim=0), "at least 1"),
+        (lambda: Encoder("resnet18", SPACES, ends=("size",)), "ends names the spaces"),
         (lambda: Encoder("resnet18", SPACES, split={"content": 0.5, "color": 0.2, "spatial": 0.2}), "fraction"),
         (lambda: make_backbone("convnext_tiny", small_images=True), "stem"),
     ],

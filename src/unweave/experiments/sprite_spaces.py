@@ -31,7 +31,7 @@ from unweave.experiments.sprite_training import SpriteTraining
 from unweave.experiments.sprites import MEAN, STD
 from unweave.experiments.sprites_report import SPACES as FILE
 from unweave.experiments.sprites_report import SPACES_KEY, write_report
-from unweave.experiments.sprites_scores import CATEGORIES, half_score
+from unweave.experiments.sprites_scores import CATEGORIES, half_score, scale_across_shapes
 from unweave.experiments.table import Row, Table
 from unweave.objectives import (
     BarlowTwins,
@@ -175,10 +175,12 @@ class Recipe:
     weights: DualAscent
     independence: Mapping[str, float] = field(default_factory=lambda: INDEPENDENCE)
     content_pairs: Literal["own", "all"] = "all"
+    ends: tuple[str, ...] = ()
+    """The spaces with ends."""
     lr: float = 1e-3
 
 
-ABLATIONS = ("none", "per-space entropy", "no content entropy", "no independence", "fixed weights", "plain")
+ABLATIONS = ("none", "per-space entropy", "no content entropy", "no independence", "no ends", "fixed weights", "plain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +216,8 @@ def recipes(config: SpacesConfig) -> dict[str, Recipe]:
     A joint hinge or covariance is a mean over all spaces, so that VICReg's λ is to be smaller too. Barlow
     Twins' λ begins at a tenth of its own, and its correlations, of 53 dimensions where it is used to thousands, count
     four times as much: at .0051 the color space told scale (.33), on the features of a trained network.
+    No pair shares its scale but not its shape. On SimCLR's sphere scale closed to a ring, and a heart's was one step
+    ahead of a square's (seed 100: .78 of all scales told, 1.00 of each shape's by itself); with ends, 1.00.
     """
     small = {"content": 4, "color": 9, "scale": 8, "orientation": 16, "x": 8, "y": 8}
     wide = {"content": 3, "color": 8, "scale": 16, "orientation": 32, "x": 32, "y": 32}
@@ -224,7 +228,7 @@ def recipes(config: SpacesConfig) -> dict[str, Recipe]:
 
     simclr = SimCLR(temperature=config.temperature, joint_temperature=config.temperature / len(SPACES))
     return {
-        "simclr": Recipe(simclr, wide, rule(0.5, 0.003), lr=1.4e-3),
+        "simclr": Recipe(simclr, wide, rule(0.5, 0.003), ends=("scale",), lr=1.4e-3),
         "vicreg": Recipe(VICReg(), small, rule(1.0, 0.01), lr=7e-4),
         "barlow_twins": Recipe(BarlowTwins(off_diagonal_weight=0.02, power=1), small, rule(0.1, 0.001)),
     }
@@ -246,7 +250,7 @@ QUICK = SpacesConfig(
 
 def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
     """Ours, or less one part; ``plain`` is the paper's own: λ from 1, content's invariance on its own pairs, one
-    temperature, independence not asked for.
+    temperature, independence not asked for and no space with ends.
     """
     base, weights, pairs = recipe.base, recipe.weights, recipe.content_pairs
     independence = recipe.independence if ablation not in ("no independence", "plain") else 0.0
@@ -305,7 +309,8 @@ def train_spaces(
     """One encoder with six spaces, and what each tells."""
     recipe, views = recipes(config)[method], SpriteViews(config.size, config.mode)
     torch.manual_seed(seed)
-    encoder = config.encoder(SPACES, recipe.dims)
+    ends = () if ablation in ("no ends", "plain") else recipe.ends
+    encoder = config.encoder(SPACES, recipe.dims, ends=ends)
     training = config.train_config(seed, device, recipe.lr)
     folder = out / "runs" / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
     source = SpriteFactors(train_index, device)
@@ -347,6 +352,7 @@ def score_spaces_of_sprites(
         "scores": scores,
         "raw": raw,
         "chance": chance,
+        "scale_across_shapes": scale_across_shapes(z["scale"], factors),
         "variance": {s: float(variance(f)) for s, f in alive.items()},
         "effective_rank": {s: float(effective_rank(f)) for s, f in alive.items()},
         "dci": {

@@ -38,9 +38,12 @@ def section(rows: list[Row]) -> list[str]:
         "",
         "Not in the paper. *Own*: the worst of the six spaces at its own factor. *Leak*: the most any space tells,",
         "above chance, of a style that is not its own. *Shape*: the most a style space tells of shape, above chance.",
-        "Orientation is scored on hearts, by sine and cosine. DCI by forests, importances summed over each space. A",
-        "space is probed as its method's loss sees it: SimCLR's at unit length, Barlow Twins' standardised, VICReg's",
-        "as it is.",
+        "*Across*: scale in its own space, by probes fitted on one shape and scored on another, the worst of six:",
+        "whether a scale means the same for every shape. Orientation is scored on hearts, by sine and cosine. DCI by",
+        "forests, importances summed over each space. A space is probed as its method's loss sees it: SimCLR's at unit",
+        "length, Barlow Twins' standardised, VICReg's as it is.",
+        "",
+        *verdict(rows),
         "",
         "![what each space tells, for every row](spaces.svg)",
         "",
@@ -54,12 +57,14 @@ def tables(rows: list[Row]) -> list[str]:
     body = []
     for name, mine in groups.items():
         own, leak, shape = extremes(mine)
+        across = sum(worst_across(row) for row in mine) / len(mine)
         dci = [
             f"{sum(row['dci'][part] for row in mine) / len(mine):.2f}"
             for part in ("disentanglement", "completeness", "informativeness")
         ]
-        body.append([*name, str(len(mine)), f"{own:.2f}", f"{leak:.2f}", f"{shape:.2f}", *dci])
-    lines = [*markdown(["method", "ablation", "views", "seeds", "own", "leak", "shape", "D", "C", "I"], body), ""]
+        body.append([*name, str(len(mine)), f"{own:.2f}", f"{leak:.2f}", f"{shape:.2f}", f"{across:.2f}", *dci])
+    header = ["method", "ablation", "views", "seeds", "own", "leak", "shape", "across", "D", "C", "I"]
+    lines = [*markdown(header, body), ""]
     for name, mine in groups.items():
         if name[1] != "none":
             continue
@@ -71,6 +76,43 @@ def tables(rows: list[Row]) -> list[str]:
         table.append(["*chance*", *(f"{chance[factor]:.2f}" for factor in mine[0]["factors"])])
         lines += [f"{name[0]}, {name[2]}, mean over seeds:", "", *markdown(["space", *mine[0]["factors"]], table), ""]
     return lines
+
+
+def worst_across(row: Row) -> float:
+    """Of scale's probes, fitted on one shape and scored on another."""
+    return min(v for fitted, scores in row["scale_across_shapes"].items() for on, v in scores.items() if on != fitted)
+
+
+LEAST = {"content": 0.99, "color": 0.90, "scale": 0.90, "orientation": 0.70, "x": 0.90, "y": 0.90}
+"""What each space should tell of its own factor."""
+LEAK, SHAPE_LEAK = 0.10, 0.15
+"""And at most, above chance, of another style; a style space of shape."""
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    """What is asked of every run that is not ablated, and where it falls short."""
+    lines = [
+        "Asked of every run: its own factor at .99 (content), .90 or .70 (orientation) in each space, another style at "
+        "most .10 above chance, shape in a style space at most .15.",
+    ]
+    for (method, ablation, mode), mine in grouped(rows).items():
+        if ablation == "none":
+            short = [(row["seed"], falls_short(row)) for row in sorted(mine, key=lambda row: row["seed"])]
+            told = "".join(f"; seed {seed}: {', '.join(words)}" for seed, words in short if words)
+            met = sum(not words for _, words in short)
+            lines += ["", f"- {method}, {mode}: met by {met} of {len(mine)} runs{told}."]
+    return lines
+
+
+def falls_short(row: Row) -> list[str]:
+    """The scores of one run that are not as asked, in words."""
+    found = []
+    for space, scores in row["scores"].items():
+        for factor, value in scores.items():
+            most = row["chance"][factor] + (SHAPE_LEAK if factor == "shape" else LEAK)
+            if value < LEAST[space] if OWN[space] == factor else value > most:
+                found.append(f"{factor} {value:.2f} in {space}")
+    return found
 
 
 def extremes(rows: list[Row]) -> tuple[float, float, float]:

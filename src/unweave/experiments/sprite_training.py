@@ -1,6 +1,6 @@
 """What both parts of the sprites experiment train with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from unweave.models import Encoder, SmallConvNet
@@ -22,10 +22,12 @@ class SpriteTraining:
     batch: int = 1024
     steps: int = 3000
 
-    def encoder(self, spaces: Sequence[str], dim: int | Mapping[str, int], depth: int = 2) -> Encoder:
+    def encoder(
+        self, spaces: Sequence[str], dim: int | Mapping[str, int], depth: int = 2, ends: Collection[str] = ()
+    ) -> Encoder:
         """With a projector of ``depth`` layers for each space."""
         backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
-        return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth)
+        return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth, ends=ends)
 
     def train_config(self, seed: int, device: str, lr: float = 2e-3) -> TrainConfig:
         """On a GPU compiled, recorded, in bfloat16, a checkpoint at the end alone: a row is to take about a minute."""

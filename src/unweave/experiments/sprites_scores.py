@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unweave.data.sprites import SHAPES
 from unweave.evaluation.plain import LogisticRegression, Ridge
 from unweave.evaluation.probes import ClassProbe, RidgeProbe
 from unweave.objectives import effective_rank, variance
@@ -74,7 +75,7 @@ def regression_targets(factors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**targets, **{name: factors[name].double()[:, None] for name in ("x", "y")}}
 
 
-HEART = 2
+HEART = SHAPES.index("heart")
 
 
 def half_score(z: Tensor, factors: dict[str, Tensor], name: str) -> float:
@@ -86,3 +87,19 @@ def half_score(z: Tensor, factors: dict[str, Tensor], name: str) -> float:
     hearts = factors["shape"] == HEART
     angle = factors["orientation"][hearts] * (2 * math.pi / 39)
     return _half(z[hearts], torch.stack([angle.sin(), angle.cos()], 1).double(), Ridge())
+
+
+def scale_across_shapes(z: Tensor, factors: dict[str, Tensor]) -> dict[str, dict[str, float]]:
+    """Accuracy of scale by plain probes, each fitted on one shape, scored on all: does a scale mean the same for each?
+
+    Of z (n, d), the first half of the rows fitting, the other half scored.
+    """
+    half, scale = len(z) // 2, factors["scale"]
+    of_shape = {name: factors["shape"] == i for i, name in enumerate(SHAPES)}
+    found = {}
+    for name, rows in of_shape.items():
+        probe = LogisticRegression().fit(z[:half][rows[:half]], scale[:half][rows[:half]])
+        found[name] = {
+            other: float(probe.score(z[half:][at[half:]], scale[half:][at[half:]])) for other, at in of_shape.items()
+        }
+    return found

@@ -1,6 +1,6 @@
 """images ─► backbone ─► h ─► one projector for each space ─► z (paper, section 3.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 import torch
@@ -21,6 +21,16 @@ def projector(dim_in: int, hidden: int, depth: int, dim_out: int) -> nn.Sequenti
     return nn.Sequential(*layers, nn.Linear(dim_in, dim_out, bias=False))
 
 
+def with_ends(z: Tensor) -> Tensor:
+    """Square roots of a softmax, (n, d) to (n, d): unit vectors none of whose coordinates is negative.
+
+    >>> with_ends(torch.tensor([[0.0, 0.0], [9.0, -9.0]])).round(decimals=2)
+    tensor([[0.7100, 0.7100],
+            [1.0000, 0.0000]])
+    """
+    return (z.log_softmax(1) / 2).exp()
+
+
 class Encoder(nn.Module):
     """A backbone and one projector for each space; gives ``{"h": …, "content": …, …}``.
 
@@ -31,6 +41,11 @@ class Encoder(nn.Module):
         hidden, depth: the width and number of layers of each projector; likewise.
         split: instead of one projector for each space, a single one whose output is split by these fractions; ``dim``
             is then the size of the whole.
+        ends: spaces whose embeddings are made to be ``with_ends``: for a factor that is a line, such as size, under a
+            method that sees directions alone (SimCLR). On a sphere a line may close to a ring, and on a ring every
+            content may begin at a place of its own: all are spread alike, so that neither entropy nor independence
+            sees it, and what is size 2 of one content is size 3 of another (``reproduce sprites``). The theorem's
+            spaces are cubes, which have ends.
         feature_dim: the size of h, where ``backbone`` is a module that does not say it (as ``num_features``).
         small_images: the stem for small images, where ``backbone`` is the name of a ResNet.
         pretrained: load the library's own weights for the named backbone.
@@ -50,6 +65,7 @@ class Encoder(nn.Module):
         hidden: int | Mapping[str, int] = 2048,
         depth: int | Mapping[str, int] = 2,
         split: Mapping[str, float] | None = None,
+        ends: Collection[str] = (),
         feature_dim: int | None = None,
         small_images: bool = False,
         pretrained: bool = False,
@@ -58,6 +74,9 @@ class Encoder(nn.Module):
         self.spaces = tuple(spaces)
         if not self.spaces or "h" in self.spaces or len(set(self.spaces)) != len(self.spaces):
             raise UnweaveError(f"spaces must be different names other than 'h', not {self.spaces}")
+        self.ends = frozenset(ends)
+        if unknown := self.ends - set(self.spaces):
+            raise UnweaveError(f"ends names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
         if isinstance(backbone, str):
             self.backbone, known = make_backbone(backbone, small_images=small_images, pretrained=pretrained)
         else:
@@ -87,7 +106,7 @@ class Encoder(nn.Module):
             z = dict(zip(self.spaces, self.projectors["all"](h).split(self._parts, 1), strict=True))
         else:
             z = {space: self.projectors[space](h) for space in self.spaces}
-        return {"h": h, **z}
+        return {"h": h, **{space: with_ends(z[space]) if space in self.ends else z[space] for space in self.spaces}}
 
 
 class BothViews(nn.Module):
