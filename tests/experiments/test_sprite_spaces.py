@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import json
 
@@ -213,7 +214,16 @@ def test_a_scale_space_that_is_the_same_for_all_shapes_is_told_across_them():
 def perfect_row():
     chance = {"shape": 1 / 3, "color": 0.1, "scale": 1 / 6, "orientation": 0.0, "x": 0.0, "y": 0.0}
     scores = {s: {f: (1.0 if OWN[s] == f else chance[f]) for f in COLUMNS} for s in SPACES}
-    return {"scores": scores, "chance": chance, "method": "simclr", "ablation": "none", "mode": "latents", "seed": 3}
+    raw = copy.deepcopy(scores)
+    return {
+        "scores": scores,
+        "raw": raw,
+        "chance": chance,
+        "method": "simclr",
+        "ablation": "none",
+        "mode": "latents",
+        "seed": 3,
+    }
 
 
 def test_the_report_says_where_a_run_falls_short_and_of_what():
@@ -224,8 +234,10 @@ def test_the_report_says_where_a_run_falls_short_and_of_what():
     short["scores"]["content"] |= {"shape": 0.98, "color": 0.21}
     words = ["shape 0.98 in content", "color 0.21 in content", "shape 0.49 in scale", "scale 0.89 in scale"]
     assert falls_short(short) == words
+    short["raw"]["x"]["y"] = 0.11
     lines = verdict([row, short | {"seed": 1}, short | {"ablation": "plain"}])
-    assert lines[-1] == f"- simclr, latents: met by 1 of 2 runs; seed 1: {', '.join(words)}."
+    as_seen, as_they_come = (f"met by 1 of 2 runs; seed 1: {', '.join(w)}." for w in (words, ["y 0.11 in x"]))
+    assert lines[-1] == f"- simclr, latents: {as_seen} As the embeddings come: {as_they_come}"
 
 
 def test_the_scale_space_has_ends_but_for_what_is_without_them(tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ def test_where_a_sprite_comes_to_lie_is_where_it_is_seen():
 
 def test_weak_jitter_leaves_groups_of_colors_apart_and_stronger_does_not():
     weak = color_groups("weak")
-    assert [7] in weak  # grey stays grey
+    assert (7,) in weak  # grey stays grey
     assert 2 <= len(weak) <= 4
     assert len(color_groups("medium")) == len(color_groups("strong")) == 1
 

@@ -97,17 +97,20 @@ def verdict(rows: list[Row]) -> list[str]:
     ]
     for (method, ablation, mode), mine in grouped(rows).items():
         if ablation == "none":
-            short = [(row["seed"], falls_short(row)) for row in sorted(mine, key=lambda row: row["seed"])]
-            told = "".join(f"; seed {seed}: {', '.join(words)}" for seed, words in short if words)
-            met = sum(not words for _, words in short)
-            lines += ["", f"- {method}, {mode}: met by {met} of {len(mine)} runs{told}."]
+            lines += ["", f"- {method}, {mode}: {_met(mine, 'scores')}. As the embeddings come: {_met(mine, 'raw')}."]
     return lines
 
 
-def falls_short(row: Row) -> list[str]:
-    """The scores of one run that are not as asked, in words."""
+def _met(rows: list[Row], way: str) -> str:
+    short = [(row["seed"], falls_short(row, way)) for row in sorted(rows, key=lambda row: row["seed"])]
+    told = "".join(f"; seed {seed}: {', '.join(words)}" for seed, words in short if words)
+    return f"met by {sum(not words for _, words in short)} of {len(rows)} runs{told}"
+
+
+def falls_short(row: Row, way: str = "scores") -> list[str]:
+    """The scores of one run that are not as asked, in words; ``way`` is "raw" for the embeddings as they come."""
     found = []
-    for space, scores in row["scores"].items():
+    for space, scores in row[way].items():
         for factor, value in scores.items():
             most = row["chance"][factor] + (SHAPE_LEAK if factor == "shape" else LEAK)
             if value < LEAST[space] if OWN[space] == factor else value > most:

@@ -364,6 +364,7 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     return replace(guard, rule="geometric", lr=growth, start=method.start, maximum=method.top)
 
 
+@cache
 @torch.no_grad()
 def cut_share(strength: str, kind: str = "release", images: int = 2000) -> float:
     """The share of views whose sprite is cut by the edge, or is not there at all."""
@@ -374,8 +375,9 @@ def cut_share(strength: str, kind: str = "release", images: int = 2000) -> float
     return (edge | ~lit.flatten(1).any(1)).float().mean().item()
 
 
+@cache
 @torch.no_grad()
-def color_groups(strength: str, draws: int = 2000) -> list[list[int]]:
+def color_groups(strength: str, draws: int = 2000) -> tuple[tuple[int, ...], ...]:
     """The palette's colours in groups that jitter can join: what even a perfect content space may tell of colour.
 
     Colours are joined where some jittered version of the one comes near some jittered version of the other.
@@ -394,4 +396,4 @@ def color_groups(strength: str, draws: int = 2000) -> list[list[int]]:
     for i in range(len(PALETTE)):
         near = [g for g in groups if any(torch.cdist(clouds[i], clouds[j]).min() < 0.02 for j in g)]
         groups = [g for g in groups if g not in near] + [sorted([i, *itertools.chain(*near)])]
-    return sorted(groups)
+    return tuple(sorted(map(tuple, groups)))
