@@ -237,7 +237,7 @@ def test_the_report_says_where_a_run_falls_short_and_of_what():
     short["raw"]["x"]["y"] = 0.11
     lines = verdict([row, short | {"seed": 1}, short | {"ablation": "plain"}])
     as_seen, as_they_come = (f"met by 1 of 2 runs; seed 1: {', '.join(w)}." for w in (words, ["y 0.11 in x"]))
-    assert lines[-1] == f"- simclr, latents: {as_seen} As the embeddings come: {as_they_come}"
+    assert lines[-1] == f"- simclr: {as_seen} As the embeddings come: {as_they_come}"
 
 
 def test_the_scale_space_has_ends_but_for_what_is_without_them(tmp_path, monkeypatch):

@@ -48,7 +48,32 @@ def section(rows: list[Row]) -> list[str]:
         "![what each space tells, for every row](spaces.svg)",
         "",
         *tables(rows),
+        *READING,
     ]
+
+
+READING = (
+    "*Latents*: a factor is drawn anew and the sprite rendered again. *Pixels*: the sprite is found in its image",
+    "and turned, scaled, moved and painted about its own centre. Each covers the factor's whole range and leaves",
+    "the others alone. Where images cannot follow: a square looks the same after a quarter of a turn and an ellipse",
+    "after half of one, so that an angle means something else for each shape; no space can hold it for all of them",
+    "alike, and a forest asked for the angle has to look at the content space too. Nor do pixels show a scale, only",
+    "an area, which at one scale is another for each shape: it is the area that *pixels* sets.",
+    "",
+    "Ablations, each less one part. *Per-space entropy*: one for each space in place of the joint one. *No content",
+    "entropy*: the joint one alone. *No independence*: style spaces are not asked to tell nothing of content. *No",
+    "ends*: the scale space is all of the sphere, where scale may close to a ring on which each shape begins at a",
+    "place of its own. *Fixed weights*: λ stays 1. *Plain*: the paper's objective, that is neither independence nor",
+    "ends, λ from 1, content invariant on its own pairs alone, SimCLR's one temperature; the widths, the schedule",
+    "and the learning rate are ours.",
+    "",
+)
+
+
+def words_of(name: tuple[str, str, str]) -> str:
+    """A method, an ablation and a mode as a title."""
+    method, ablation, mode = name
+    return ", ".join([method, *([] if ablation == "none" else [ablation]), *([] if mode == "latents" else [mode])])
 
 
 def tables(rows: list[Row]) -> list[str]:
@@ -74,7 +99,7 @@ def tables(rows: list[Row]) -> list[str]:
             for space, line in zip(mine[0]["spaces"], mean_scores(mine).tolist(), strict=True)
         ]
         table.append(["*chance*", *(f"{chance[factor]:.2f}" for factor in mine[0]["factors"])])
-        lines += [f"{name[0]}, {name[2]}, mean over seeds:", "", *markdown(["space", *mine[0]["factors"]], table), ""]
+        lines += [f"{words_of(name)}, mean over seeds:", "", *markdown(["space", *mine[0]["factors"]], table), ""]
     return lines
 
 
@@ -95,9 +120,10 @@ def verdict(rows: list[Row]) -> list[str]:
         "Asked of every run: its own factor at .99 (content), .90 or .70 (orientation) in each space, another style at "
         "most .10 above chance, shape in a style space at most .15.",
     ]
-    for (method, ablation, mode), mine in grouped(rows).items():
-        if ablation == "none":
-            lines += ["", f"- {method}, {mode}: {_met(mine, 'scores')}. As the embeddings come: {_met(mine, 'raw')}."]
+    for name, mine in grouped(rows).items():
+        if name[1] == "none":
+            seen, come = _met(mine, "scores"), _met(mine, "raw")
+            lines += ["", f"- {words_of(name)}: {seen}. As the embeddings come: {come}."]
     return lines
 
 
@@ -153,8 +179,16 @@ def draw(path: Path, rows: list[Row]) -> None:
         for i, line in enumerate(scores.tolist()):
             for j, value in enumerate(line):
                 ink = "white" if value > 0.7 else "black"
-                axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=ink)
-        axis.set_xticks(range(len(factors)), factors, rotation=35, fontsize=7)
+                axis.text(
+                    j,
+                    i,
+                    f"{abs(value) if abs(value) < 0.005 else value:.2f}",
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=ink,
+                )
+        axis.set_xticks(range(len(factors)), factors, rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
         axis.set_yticks(range(len(mine[0]["spaces"])), mine[0]["spaces"], fontsize=7)
-        axis.set_title(", ".join(name), fontsize=8)
+        axis.set_title(words_of(name), fontsize=8)
     drawing.savefig(path, metadata={"Date": None})
