@@ -13,6 +13,7 @@ import unweave as uw
 import unweave.augment as A
 from unweave.errors import UnweaveError
 from unweave.training import load_checkpoint, loop
+from unweave.training.checkpoint import save_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny
@@ -169,3 +170,15 @@ def test_a_folder_with_another_objective_or_other_views_is_refused(tmp_path):
     moved = uw.Views({"color": [A.ColorJitter(hue=0.4)], "spatial": [A.RandomTranslation((0.2, 0.2))]})
     with pytest.raises(UnweaveError, match="other views"):
         uw.train(uw.Sprites(16), moved, encoder, objective, config, tmp_path, progress=False)
+
+
+def test_a_folder_whose_spaces_have_other_ends_is_refused_and_one_from_before_ends_is_not(tmp_path):
+    tiny.run(tmp_path, steps=4)
+    views, encoder, objective, config = tiny.make(steps=4)
+    encoder.ends = frozenset({"color"})
+    with pytest.raises(UnweaveError, match=r"ends was \[\], now \['color'\]"):
+        uw.train(uw.Sprites(16), views, encoder, objective, config, tmp_path, progress=False)
+    state = load_checkpoint(tmp_path / CHECKPOINT)
+    del state["config"]["ends"]
+    save_checkpoint(tmp_path / CHECKPOINT, state)
+    assert tiny.run(tmp_path, steps=4)[0].resumed_from == 4

@@ -100,7 +100,7 @@ def train(
         model, optimizer = fabric.setup(both, optimizer)
         objective.to(fabric.device)
 
-        about = identity(len(images), views, objective, config)
+        about = identity(len(images), views, encoder, objective, config)
         first = resume(out / CHECKPOINT, encoder, optimizer, objective, about)
         metrics = MetricsFile(out / METRICS, keep_until=first, tensorboard=config.tensorboard)
         generator = torch.Generator(device=fabric.device)

@@ -22,12 +22,15 @@ FREE = (
 """Settings that may differ between the two halves of a run."""
 
 
-def identity(images: int, views: Views, objective: DisentangledLoss, config: TrainConfig) -> dict[str, Any]:
-    """What must not differ between the two halves of a run."""
+def identity(
+    images: int, views: Views, encoder: nn.Module, objective: DisentangledLoss, config: TrainConfig
+) -> dict[str, Any]:
+    """What must not differ between the two halves of a run; of the encoder, what its weights do not show."""
     settings = {k: v for k, v in asdict(config).items() if k not in FREE}
     rule = f"{objective.base!r}, {objective.rule!r}, content_pairs={objective.content_pairs}, {objective.entropies}"
     rule += f", independence={objective.independence}" if objective.independence else ""
-    return {**settings, "images": images, "views": repr(views), "objective": rule}
+    ends = sorted(getattr(encoder, "ends", ()))
+    return {**settings, "images": images, "views": repr(views), "objective": rule, "ends": ends}
 
 
 def save_run(
@@ -67,7 +70,7 @@ def resume(
     if not path.exists():
         return 0
     state = ckpt.load_checkpoint(path)
-    theirs, ours = state["config"], json.loads(json.dumps(about))
+    theirs, ours = {"ends": [], **state["config"]}, json.loads(json.dumps(about))
     if differ := {k: (theirs.get(k), v) for k, v in ours.items() if theirs.get(k) != v}:
         changes = ", ".join(
             f"other {k}" if k in ("views", "objective") else f"{k} was {old}, now {new}"
