@@ -21,7 +21,9 @@ CASES = [("resnet50", 224, 256), ("resnet18", 64, 1024)]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def measure(backbone: str, size: int, batch: int, *, device: str, compile: bool, repeats: int) -> dict[str, object]:
+def measure(
+    backbone: str, size: int, batch: int, *, device: str, compile: bool, repeats: int, rounds: int = 5
+) -> dict[str, object]:
     views = uw.Views(
         {
             "spatial": [A.RandomResizedCrop(size), A.RandomHorizontalFlip()],
@@ -53,10 +55,10 @@ def measure(backbone: str, size: int, batch: int, *, device: str, compile: bool,
         objective.update(terms)
 
     def seconds(make_views: bool) -> float:
-        for _ in range(3):
+        for _ in range(min(3, rounds)):
             step(make_views)
         times = []
-        for _ in range(5):
+        for _ in range(rounds):
             if device == "cuda":
                 torch.cuda.synchronize()
             started = time.perf_counter()
@@ -91,7 +93,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = True
     rows = []
     if options.quick:
-        rows.append(measure("resnet18", 64, 6, device=device, compile=False, repeats=1))
+        rows.append(measure("resnet18", 64, 6, device=device, compile=False, repeats=1, rounds=1))
     elif device == "cpu":
         raise SystemExit("this benchmark needs a GPU; --quick runs anywhere")
     else:

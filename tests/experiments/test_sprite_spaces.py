@@ -22,12 +22,14 @@ from unweave.experiments.sprite_spaces import (
     recipes,
     run_spaces,
     score_spaces_of_sprites,
+    spaces_with_ends,
     wanted,
 )
 from unweave.experiments.sprite_spaces_report import OWN, extremes, falls_short, grouped, verdict, worst_across
 from unweave.experiments.sprites_scores import scale_across_shapes
 from unweave.objectives import BarlowTwins, SimCLR, VICReg
 from unweave.objectives.independence import dependence
+from unweave.training import load_checkpoint
 
 TINY = dataclasses.replace(QUICK, ablations=ABLATIONS, steps=3, batch=24, hidden=16, scored=300, forest=200)
 
@@ -47,6 +49,9 @@ def test_a_row_for_every_ablation_in_the_demos_form(tmp_path):
     assert set(row["scores"]["content"]) == set(COLUMNS)
     assert set(row["dci"]) == {"disentanglement", "completeness", "informativeness"}
     assert run_spaces(tmp_path, TINY, device="cpu") == found
+    for ablation, ends in (("none", ["scale"]), ("no-ends", [])):
+        run = load_checkpoint(tmp_path / "runs" / f"simclr-{ablation}-latents-0" / "checkpoint.safetensors")
+        assert run["config"]["ends"] == ends
     text = (tmp_path / "README.md").read_text()
     assert all(ablation in text for ablation in ABLATIONS)
     assert (tmp_path / "spaces.svg").stat().st_size > 1000
@@ -240,15 +245,7 @@ def test_the_report_says_where_a_run_falls_short_and_of_what():
     assert lines[-1] == f"- simclr: {as_seen} As the embeddings come: {as_they_come}"
 
 
-def test_the_scale_space_has_ends_but_for_what_is_without_them(tmp_path, monkeypatch):
-    from unweave.experiments import sprite_training
-
-    seen = []
-    kept = sprite_training.SpriteTraining.encoder
-    monkeypatch.setattr(
-        sprite_training.SpriteTraining,
-        "encoder",
-        lambda self, *a, ends=(), **k: seen.append(ends) or kept(self, *a, ends=ends, **k),
-    )
-    run_spaces(tmp_path, dataclasses.replace(TINY, ablations=("none", "no ends", "plain"), steps=1), device="cpu")
-    assert seen == [("scale",), (), ()]
+def test_the_scale_space_has_ends_but_for_what_is_without_them():
+    found = {ablation: spaces_with_ends(recipes(SpacesConfig())["simclr"], ablation) for ablation in ABLATIONS}
+    assert {ablation for ablation, ends in found.items() if ends != ("scale",)} == {"no ends", "plain"}
+    assert spaces_with_ends(recipes(SpacesConfig())["vicreg"], "none") == ()

@@ -113,15 +113,15 @@ def test_blocks_change_neither_entropy_nor_gradient(negatives):
     torch.testing.assert_close(whole, blocks, atol=1e-12, rtol=0)
 
 
-def test_sixteen_thousand_pairs_need_no_square_matrix():
-    """32,768² similarities in float32 are 4 GiB; in blocks the peak stays far under that."""
+def test_eight_thousand_pairs_need_no_square_matrix():
+    """16,384² similarities in float32 are 1 GiB; in blocks the peak stays far under that."""
     import resource
 
-    z = torch.randn(16_384, 8, requires_grad=True)
+    z = torch.randn(8192, 8, requires_grad=True)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     SimCLR(block=1024).entropy(z, z + 1).backward()
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert (after - before) / 2**20 < 1.5
+    assert (after - before) / 2**20 < 0.5
     assert torch.isfinite(z.grad).all()
 
 

@@ -270,6 +270,11 @@ def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
     )
 
 
+def spaces_with_ends(recipe: Recipe, ablation: str) -> tuple[str, ...]:
+    """Ours, or none."""
+    return () if ablation in ("no ends", "plain") else recipe.ends
+
+
 def wanted(config: SpacesConfig, seed: int, only: str) -> Iterator[tuple[str, str, str, int]]:
     """The rows to be made."""
     for method in config.methods:
@@ -309,8 +314,7 @@ def train_spaces(
     """One encoder with six spaces, and what each tells."""
     recipe, views = recipes(config)[method], SpriteViews(config.size, config.mode)
     torch.manual_seed(seed)
-    ends = () if ablation in ("no ends", "plain") else recipe.ends
-    encoder = config.encoder(SPACES, recipe.dims, ends=ends)
+    encoder = config.encoder(SPACES, recipe.dims, ends=spaces_with_ends(recipe, ablation))
     training = config.train_config(seed, device, recipe.lr)
     folder = out / "runs" / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
     source = SpriteFactors(train_index, device)
