@@ -161,7 +161,8 @@ class SpriteFactors:
 INDEPENDENCE = {"color": 60.0, "scale": 60.0, "orientation": 5.0, "x": 60.0, "y": 60.0}
 """Of every style space from content: a space that holds the sprite's area would tell shape as well as scale. But a
 square's turn is one of 90 degrees, a heart's one of 360: angles spread alike for all shapes are not the heart's own. On
-seeds 101 and 102 a heart's orientation was told to 0.81 and 0.77 at 10, to 0.88 and 0.84 at 5; at 60 to 0.58.
+seeds 101 and 102 a heart's orientation was told to 0.81 and 0.77 at 10, to 0.88 and 0.84 at 5; at 60, before
+the scale space had ends, to 0.58 on seed 101.
 """
 
 
@@ -216,7 +217,7 @@ def recipes(config: SpacesConfig) -> dict[str, Recipe]:
     Twins' λ begins at a tenth of its own, and its correlations, of 53 dimensions where it is used to thousands, count
     four times as much: at .0051 the color space told scale (.33), on the features of a trained network.
     No pair shares its scale but not its shape. On SimCLR's sphere scale closed to a ring, and a heart's was one step
-    ahead of a square's (seed 100: .78 of all scales told, 1.00 of each shape's by itself); with ends, 1.00.
+    behind a square's (seed 100: .78 of all scales told, 1.00 of each shape's by itself); with ends, 1.00.
     """
     small = {"content": 4, "color": 9, "scale": 8, "orientation": 16, "x": 8, "y": 8}
     wide = {"content": 3, "color": 8, "scale": 16, "orientation": 32, "x": 32, "y": 32}
@@ -250,7 +251,7 @@ QUICK = SpacesConfig(
 
 def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
     """Ours, or less one part; ``plain`` is the paper's own: λ from 1, content's invariance on its own pairs, one
-    temperature, independence not asked for and no space with ends.
+    temperature, independence not asked for and no space with ends (``spaces_with_ends``).
     """
     base, weights, pairs = recipe.base, recipe.weights, recipe.content_pairs
     independence = recipe.independence if ablation not in ("no independence", "plain") else 0.0
@@ -271,7 +272,7 @@ def make_objective(recipe: Recipe, ablation: str) -> DisentangledLoss:
 
 
 def spaces_with_ends(recipe: Recipe, ablation: str) -> tuple[str, ...]:
-    """Ours, or none."""
+    """The recipe's, but for the ablations that do without."""
     return () if ablation in ("no ends", "plain") else recipe.ends
 
 

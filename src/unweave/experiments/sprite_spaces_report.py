@@ -179,15 +179,8 @@ def draw(path: Path, rows: list[Row]) -> None:
         for i, line in enumerate(scores.tolist()):
             for j, value in enumerate(line):
                 ink = "white" if value > 0.7 else "black"
-                axis.text(
-                    j,
-                    i,
-                    f"{abs(value) if abs(value) < 0.005 else value:.2f}",
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color=ink,
-                )
+                number = f"{value:.2f}".replace("-0.00", "0.00")
+                axis.text(j, i, number, ha="center", va="center", fontsize=7, color=ink)
         axis.set_xticks(range(len(factors)), factors, rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
         axis.set_yticks(range(len(mine[0]["spaces"])), mine[0]["spaces"], fontsize=7)
         axis.set_title(words_of(name), fontsize=8)
