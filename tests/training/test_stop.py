@@ -16,6 +16,14 @@ def test_sigterm_is_heard_inside_and_left_alone_outside():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.fixture
+def _ctrl_c_is_not_ignored():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c_is_not_ignored")
 def test_ctrl_c_is_heard_once_and_raised_the_second_time(capsys):
     before = signal.getsignal(signal.SIGINT)
     with StopRequest(torch.device("cpu")) as stop:
