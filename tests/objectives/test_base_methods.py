@@ -6,6 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightly.loss import BarlowTwinsLoss, DCLLoss, VICRegLoss
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from unweave.errors import UnweaveError
 from unweave.objectives import BarlowTwins, SimCLR, VICReg, effective_rank, variance
@@ -113,15 +116,26 @@ def test_blocks_change_neither_entropy_nor_gradient(negatives):
     torch.testing.assert_close(whole, blocks, atol=1e-12, rtol=0)
 
 
-def test_eight_thousand_pairs_need_no_square_matrix():
-    """16,384² similarities in float32 are 1 GiB; in blocks the peak stays far under that."""
-    import resource
+class Largest(TorchDispatchMode):
+    """The most numbers that any tensor had, forward or backward."""
 
-    z = torch.randn(8192, 8, requires_grad=True)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    SimCLR(block=1024).entropy(z, z + 1).backward()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert (after - before) / 2**20 < 0.5
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.numbers = max([self.numbers, *(t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor))])
+        return out
+
+
+@pytest.mark.parametrize(("block", "in_blocks"), [(64, True), (4096, False)])
+def test_in_blocks_no_square_matrix_is_made_or_kept(block, in_blocks):
+    """2n × 2n similarities would not fit into memory for batches of thousands."""
+    n, kept = 1024, []
+    z = torch.randn(n, 8, requires_grad=True)
+    with Largest() as made, saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+        SimCLR(block=block).entropy(z, z + 1).backward()
+    square = (2 * n) ** 2
+    assert (made.numbers <= square / 32) == (sum(kept) < square / 4) == in_blocks
     assert torch.isfinite(z.grad).all()
 
 

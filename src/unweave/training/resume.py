@@ -70,7 +70,7 @@ def resume(
     if not path.exists():
         return 0
     state = ckpt.load_checkpoint(path)
-    theirs, ours = {"ends": [], **state["config"]}, json.loads(json.dumps(about))
+    theirs, ours = {"ends": [], **state["config"]}, json.loads(json.dumps(about))  # a run from before ends has none
     if differ := {k: (theirs.get(k), v) for k, v in ours.items() if theirs.get(k) != v}:
         changes = ", ".join(
             f"other {k}" if k in ("views", "objective") else f"{k} was {old}, now {new}"
