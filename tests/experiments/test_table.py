@@ -38,6 +38,22 @@ def test_seconds_add_up_over_interruptions(tmp_path):
     assert json.loads(path.read_text())["seconds"] >= 100
 
 
+def test_what_was_spent_on_a_row_that_was_not_finished_counts(tmp_path, monkeypatch):
+    clock = iter([0.0, 10.0, 17.0])
+    monkeypatch.setattr("unweave.experiments.table.time.perf_counter", lambda: next(clock))
+    table = Table(tmp_path / "table.json", ("seed",))
+
+    def work():
+        with table.filled():
+            table.add([{"seed": 0}])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    stored = json.loads((tmp_path / "table.json").read_text())
+    assert (stored["seconds"], stored["rows"]) == (17.0, [{"seed": 0}])
+
+
 def test_two_that_fill_one_table_keep_each_others_rows_and_add_their_seconds(tmp_path):
     path = tmp_path / "table.json"
     path.write_text('{"rows": [], "seconds": 100.0}')

@@ -63,15 +63,19 @@ def test_killed_and_started_again_it_ends_in_the_same_weights(tmp_path, uninterr
     done, _, _ = tiny.run(tmp_path)
     assert done.resumed_from == reached
     assert_same_end(load_checkpoint(tmp_path / CHECKPOINT), uninterrupted[1])
-    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert steps == list(range(1, tiny.STEPS + 1))
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, tiny.STEPS + 1))
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)  # all calls together
+    assert done.seconds == seconds[-1]
 
 
 def test_a_finished_run_is_only_loaded(tmp_path):
-    tiny.run(tmp_path, steps=4)
+    first, _, _ = tiny.run(tmp_path, steps=4)
     before = (tmp_path / CHECKPOINT).read_bytes()
     done, encoder, objective = tiny.run(tmp_path, steps=4)
     assert done.resumed_from == 4
+    assert done.seconds == first.seconds > 0
     assert (tmp_path / CHECKPOINT).read_bytes() == before
     saved = load_checkpoint(tmp_path / CHECKPOINT)
     assert all(torch.equal(v, saved["encoder"][k]) for k, v in encoder.state_dict().items())

@@ -188,8 +188,9 @@ def run_identifiability(out: Path, config: IdentifiabilityConfig, *, device: str
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     table = Table(out / "table.json", KEY)
     todo = [stack for stack in stacks(config) if not stack.rows(config) <= table.done]
-    for number, stack in enumerate(todo, 1):
-        table.add(train_stack(stack, config, device, f"{number}/{len(todo)}"))
+    with table.filled():
+        for number, stack in enumerate(todo, 1):
+            table.add(train_stack(stack, config, device, f"{number}/{len(todo)}"))
     write_report(out, table)
     return table.rows
 

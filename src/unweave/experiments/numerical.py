@@ -107,10 +107,11 @@ def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = No
     out.mkdir(parents=True, exist_ok=True)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     table = Table(out / "table.json", KEY)
-    for setting in config.settings:
-        wanted = list(itertools.product(config.sizes, WEIGHTS, config.seeds))
-        if not all((setting, *run) in table.done for run in wanted):
-            table.add(train_setting(setting, wanted, config, device))
+    with table.filled():
+        for setting in config.settings:
+            wanted = list(itertools.product(config.sizes, WEIGHTS, config.seeds))
+            if not all((setting, *run) in table.done for run in wanted):
+                table.add(train_setting(setting, wanted, config, device))
     write_report(out, table)
     return table.rows
 

@@ -294,9 +294,10 @@ def run_spaces(
     todo = [name for name in wanted(config, seed, only) if name not in table.done]
     order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))
     train_index, held_out = order[: COUNT * 9 // 10], order[COUNT * 9 // 10 :][: config.scored]
-    for number, (method, ablation, _, _) in enumerate(todo, 1):
-        words = f"{number}/{len(todo)} {method}, {ablation}"
-        table.add([train_spaces(method, ablation, config, seed, train_index, held_out, device, out, words)])
+    with table.filled():
+        for number, (method, ablation, _, _) in enumerate(todo, 1):
+            words = f"{number}/{len(todo)} {method}, {ablation}"
+            table.add([train_spaces(method, ablation, config, seed, train_index, held_out, device, out, words)])
     write_report(out)
     return table.rows
 

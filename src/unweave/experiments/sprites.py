@@ -307,9 +307,10 @@ def run_sprites(
         )
     todo = [named for named in wanted if tuple(vars(named).values()) not in table.done]
     world = World(config, device) if todo else None
-    for number, named in enumerate(todo, 1):
-        assert world is not None
-        table.add([train_row(named, world, config, out / "runs", f"{number}/{len(todo)} {named}")])
+    with table.filled():
+        for number, named in enumerate(todo, 1):
+            assert world is not None
+            table.add([train_row(named, world, config, out / "runs", f"{number}/{len(todo)} {named}")])
     write_report(out)
     return table.rows
 

@@ -3,7 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,15 @@ class Table:
             self.rows = [*(row for row in stored["rows"] if self.name(row) not in new), *rows]
             self._write(stored, now - self._counted)
             self._counted = now
+
+    @contextmanager
+    def filled(self) -> Iterator[None]:
+        """Around the work: where it is stopped, what was spent on the row that is not there yet counts too."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.add([])
+            raise
 
     def _write(self, stored: dict[str, Any], seconds: float) -> None:
         head = {**provenance("scikit-learn", "scipy"), "seconds": round(stored["seconds"] + seconds, 1)}

@@ -46,6 +46,8 @@ class Logbook:
     def __post_init__(self) -> None:
         self._saved = time.monotonic()
         self._first_bad: Tensor | None = None
+        spent_before = self.metrics.rows[-1].get("seconds", 0.0) if self.metrics.rows else 0.0
+        self._started = time.perf_counter() - spent_before
         self._restart_clock()
 
     def after(self, step: int, terms: Terms, *, stopping: bool) -> None:
@@ -71,6 +73,8 @@ class Logbook:
         row = {"step": step, "lr": learning_rate(step - 1, self.config), **terms.as_dict()}
         # Images a second since the last line, evaluations and checkpoints not counted.
         row["images_per_second"] = self.config.batch_size * self._steps_timed / (time.perf_counter() - self._timed_from)
+        # Since the first step, all calls together.
+        row["seconds"] = time.perf_counter() - self._started
         self._restart_clock()
         if look and self.evaluation is not None and rank() == 0:  # the others wait for the first
             self.encoder.eval()

@@ -7,7 +7,6 @@ stopped and started again, on as many processes or on others, sees what it would
 """
 
 import shutil
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -59,6 +58,7 @@ class Run:
     steps: int
     resumed_from: int
     seconds: float
+    """Spent on training, by this call and those it went on from."""
     metrics: list[dict[str, float]]
     stopped: bool = False
     """SIGTERM came before the last step; everything is saved, and the same call goes on."""
@@ -108,7 +108,7 @@ def train(
         if _can_be_recorded(fabric, config):
             parameters = encoder.parameters()
             gradients = Recorded(gradients, parameters, generator, phase=lambda: objective.asks_independence)
-        started, stopped, done = time.perf_counter(), False, first
+        stopped, done = False, first
 
         train_mode(encoder)
         order = (batch_index(step, len(images), config) for step in range(first, config.steps))
@@ -141,7 +141,8 @@ def train(
         encoder.eval()
         if stop.interrupted:
             raise KeyboardInterrupt
-        return Run(done, first, time.perf_counter() - started, metrics.rows, stopped)
+        seconds = metrics.rows[-1].get("seconds", 0.0) if metrics.rows else 0.0
+        return Run(done, first, seconds, metrics.rows, stopped)
 
 
 def _batches(images: ImageSource, order: Iterable[Tensor], device: torch.device) -> Generator[Tensor, None, None]:
