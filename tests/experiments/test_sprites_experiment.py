@@ -20,7 +20,7 @@ from unweave.experiments.sprites import (
     run_sprites,
     weights_rule,
 )
-from unweave.experiments.sprites_report import color_lines, in_order, score_table, verdict
+from unweave.experiments.sprites_report import color_lines, in_order, others_section, score_table, verdict
 from unweave.experiments.sprites_scores import FACTORS, regression_targets, score_row
 from unweave.objectives import DisentangledLoss
 
@@ -190,16 +190,25 @@ def test_the_report_gives_means_over_seeds_in_the_papers_order():
 
 def test_the_report_says_which_runs_miss_what_is_asked():
     met = [row(color=0.34), row(weights="standard", rule="raised", color=0.9)]
-    shape, unit, raw, alive = verdict(met)[::2]
+    shape, kept, unit, raw, alive = verdict(met)[::2]
     assert "in 2 of 2 runs." in shape
+    assert kept.endswith("is: simclr weak 0.05 / 0.75.")  # the paper's: of .93, .89, .30, .82 and .83
     assert "at unit length in 1 of 1 runs." in unit
     assert "As the embeddings come, it is so in 0 of 1 runs; simclr adapted (geometric) weak, seed 0: x 0.700." in raw
     missed = [*met, row(1, color=0.36, y=0.06, shape=0.98), row(strength="strong", color=0.2, effective_rank=1.2)]
-    shape, unit, raw, alive = verdict(missed)[::2]
+    shape, _, unit, raw, alive = verdict(missed)[::2]
     assert "in 3 of 4 runs; simclr adapted (geometric) weak, seed 1: 0.980." in shape
     assert "in 1 of 3 runs; simclr adapted (geometric) weak, seed 1: color 0.360, y 0.060;" in unit
     assert "in 0 of 3 runs" in raw
     assert "rank 1.20" in alive
+
+
+def test_the_report_says_how_far_other_rules_and_views_get():
+    assert others_section([]) == []
+    *_, told, _ = others_section([row(rule="paper", shape=0.33, color=0.87), row(rule="paper", strength="strong")])
+    shape, style = told.split(";")[0], told.split("no style is told ")[1]
+    assert shape == "Paper's rule: shape is at .99 or better in 1 of 2 runs"
+    assert style == "in 1 of 2 runs; simclr adapted (paper) weak, seed 0: color 0.870."
 
 
 def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):

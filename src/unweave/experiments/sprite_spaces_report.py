@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from unweave.experiments.report import number
 from unweave.experiments.table import Row, markdown
 
 OWN = {"content": "shape", "color": "color", "scale": "scale", "orientation": "orientation", "x": "x", "y": "y"}
@@ -87,7 +88,7 @@ def tables(rows: list[Row]) -> list[str]:
             f"{sum(row['dci'][part] for row in mine) / len(mine):.2f}"
             for part in ("disentanglement", "completeness", "informativeness")
         ]
-        body.append([*name, str(len(mine)), f"{own:.2f}", f"{leak:.2f}", f"{shape:.2f}", f"{across:.2f}", *dci])
+        body.append([*name, str(len(mine)), *map(number, (own, leak, shape, across)), *dci])
     header = ["method", "ablation", "views", "seeds", "own", "leak", "shape", "across", "D", "C", "I"]
     lines = [*markdown(header, body), ""]
     for name, mine in groups.items():
@@ -95,7 +96,7 @@ def tables(rows: list[Row]) -> list[str]:
             continue
         chance = mine[0]["chance"]
         table = [
-            [space, *(f"{value:.2f}" for value in line)]
+            [space, *map(number, line)]
             for space, line in zip(mine[0]["spaces"], mean_scores(mine).tolist(), strict=True)
         ]
         table.append(["*chance*", *(f"{chance[factor]:.2f}" for factor in mine[0]["factors"])])
@@ -140,7 +141,7 @@ def falls_short(row: Row, way: str = "scores") -> list[str]:
         for factor, value in scores.items():
             most = row["chance"][factor] + (SHAPE_LEAK if factor == "shape" else LEAK)
             if value < LEAST[space] if OWN[space] == factor else value > most:
-                found.append(f"{factor} {value:.2f} in {space}")
+                found.append(f"{factor} {number(value)} in {space}")
     return found
 
 
@@ -179,8 +180,7 @@ def draw(path: Path, rows: list[Row]) -> None:
         for i, line in enumerate(scores.tolist()):
             for j, value in enumerate(line):
                 ink = "white" if value > 0.7 else "black"
-                number = f"{value:.2f}".replace("-0.00", "0.00")
-                axis.text(j, i, number, ha="center", va="center", fontsize=7, color=ink)
+                axis.text(j, i, number(value), ha="center", va="center", fontsize=7, color=ink)
         axis.set_xticks(range(len(factors)), factors, rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
         axis.set_yticks(range(len(mine[0]["spaces"])), mine[0]["spaces"], fontsize=7)
         axis.set_title(words_of(name), fontsize=8)

@@ -1,10 +1,12 @@
 """``figure.svg``, sample images and ``README.md`` of the sprites experiment, the paper's numbers beside ours."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from unweave.experiments import sprite_spaces_report
+from unweave.experiments.report import number
 from unweave.experiments.sprites_scores import FACTORS, STYLES
 from unweave.experiments.table import Row, Table, markdown
 
@@ -97,10 +99,10 @@ def name_of(row: Row) -> str:
 
 RULE_LINES = (
     "*Standard* is SimCLR's λ of 1, VICReg's 25 and Barlow Twins' 1. VICReg and Barlow Twins begin below it and are",
-    "raised to it by 60% of the steps; *(fixed)* rows have it from the first step. *Paper* is λ + η·relu(c − ε),",
-    "*geometric* our rule: λ grows by the same factor each step while c > ε, and gives way where the variance or the",
-    "effective rank of the space falls below a floor; with it Barlow Twins takes 1 − C at the first power, since the",
-    "pull of its square fades near invariance.",
+    "raised to it by 60% of the steps; *(fixed)* rows have it from the first step. *Paper* is λ + η·relu(c − ε), from",
+    "the standard λ on. *Geometric* is our rule: λ begins where the raised ones do, grows by the same factor each step",
+    "while c > ε, and gives way where the variance or the effective rank of the space falls below a floor; with it",
+    "Barlow Twins takes 1 − C at the first power, since the pull of its square fades near invariance.",
     "",
 )
 
@@ -138,7 +140,7 @@ def paper_section(table: Table) -> list[str]:
         *RULE_LINES,
         *cut_lines(rows),
         *color_lines(rows),
-        *(["### Other rules, other views", "", *score_table(others), ""] if others else []),
+        *others_section(others),
         "### The same, probed harder",
         "",
         "*Raw*: at the length the embedding happens to have, which neither SimCLR nor Barlow Twins sees; the same",
@@ -177,24 +179,21 @@ def score_table(rows: list[Row]) -> list[str]:
         row = seeds[0]
         paper = PAPER.get((row["method"], row["weights"], row["strength"]))
         cells = [
-            f"{_mean([r[factor] for r in seeds]):.2f}" + (f" / {value:.2f}" if paper else "")
+            number(_mean([r[factor] for r in seeds])) + (f" / {value:.2f}" if paper else "")
             for factor, value in zip(FACTORS, paper or [0.0] * len(FACTORS), strict=True)
         ]
-        alive = {"style_mean": ".2f", "variance": ".2g", "effective_rank": ".1f", "weight": ".3g"}
+        alive = {"variance": ".2g", "effective_rank": ".1f", "weight": ".3g"}
         rest = [format(_mean([r[column] for r in seeds]), spec) for column, spec in alive.items()]
-        body.append([name, str(len(seeds)), *cells, *rest])
+        body.append([name, str(len(seeds)), *cells, _style(seeds), *rest])
     return markdown(["row", "seeds", *FACTORS, "style", "variance", "rank", "λ"], body)
 
 
 def verdict(rows: list[Row]) -> list[str]:
     """What of shape and style was asked and is there, run by run."""
-    adapted = [row for row in rows if row["weights"] == "adapted"]
-    lost = [row for row in rows if row["shape"] < 0.99]
-    lines = [
-        f"Shape is at .99 or better in {len(rows) - len(lost)} of {len(rows)} runs"
-        + "".join(f"; {name_of(row)}, seed {row['seed']}: {row['shape']:.3f}" for row in lost)
-        + ".",
-    ]
+    standard, adapted = ([row for row in rows if row["weights"] == kind] for kind in ("standard", "adapted"))
+    lines = [f"Shape is at .99 or better in {_has_shape(rows)}."]
+    if standard:
+        lines += [f"With standard λ the mean over the five styles, of which chance is .05, is: {_left(standard)}."]
     if adapted:
         lines += [
             "With adapted λ every style is within .05 of what a perfect content space tells (chance, and of color "
@@ -204,6 +203,36 @@ def verdict(rows: list[Row]) -> list[str]:
             f"{min(row['effective_rank'] for row in adapted):.2f} (three shapes span two directions).",
         ]
     return [line for text in lines for line in (text, "")]
+
+
+def others_section(others: list[Row]) -> list[str]:
+    """The rows that are not among the eighteen."""
+    if not others:
+        return []
+    lines = ["### Other rules, other views", "", *score_table(others), ""]
+    for words, rule, views in (("paper's rule", "paper", "whole"), ("views as released", "geometric", "release")):
+        if rows := [row for row in others if (row["rule"], row["views"]) == (rule, views)]:
+            told = f"shape is at .99 or better in {_has_shape(rows)}; no style is told in {_clean(rows, rows)}."
+            lines += [f"{words.capitalize()}: {told}", ""]
+    return lines
+
+
+def _has_shape(rows: list[Row]) -> str:
+    """How many of the rows tell shape, and how far the others get."""
+    lost = [f"; {name_of(row)}, seed {row['seed']}: {row['shape']:.3f}" for row in rows if row["shape"] < 0.99]
+    return f"{len(rows) - len(lost)} of {len(rows)} runs{''.join(lost)}"
+
+
+def _left(standard: list[Row]) -> str:
+    """The mean style in each row, and the paper's."""
+    return ", ".join(f"{name.replace(' standard', '')} {_style(seeds)}" for name, seeds in named(standard).items())
+
+
+def _style(seeds: list[Row]) -> str:
+    """The mean over styles and seeds, the paper's after a slash."""
+    row = seeds[0]
+    paper = PAPER.get((row["method"], row["weights"], row["strength"]))
+    return number(_mean([r["style_mean"] for r in seeds])) + (f" / {_mean(paper[1:]):.2f}" if paper else "")
 
 
 def _clean(rows: list[Row], scores: list[dict[str, float]]) -> str:
@@ -224,7 +253,7 @@ def way_table(rows: list[Row]) -> list[str]:
         [
             name,
             f"{_mean([row['length'] for row in seeds]):.3g}",
-            *(" / ".join(f"{_mean([row[way][factor] for row in seeds]):.2f}" for way in WAYS) for factor in FACTORS),
+            *(" / ".join(number(_mean([row[way][factor] for row in seeds])) for way in WAYS) for factor in FACTORS),
         ]
         for name, seeds in named(rows).items()
     ]
@@ -234,32 +263,36 @@ def way_table(rows: list[Row]) -> list[str]:
 def plain_table(rows: list[Row], way: str) -> list[str]:
     """One number a factor, the mean over seeds."""
     body = [
-        [name, *(f"{_mean([row[way][factor] for row in seeds]):.2f}" for factor in FACTORS)]
+        [name, *(number(_mean([row[way][factor] for row in seeds])) for factor in FACTORS)]
         for name, seeds in named(rows).items()
     ]
     return markdown(["row", *FACTORS], body)
 
 
 def draw(path: Path, rows: list[Row]) -> None:
-    """A heat map: rows × factors, 0 at chance."""
+    """A heat map: rows × factors, 0 at chance; the eighteen rows above the others."""
     from matplotlib.figure import Figure
 
-    names = named(in_order(rows))
+    names = named(sorted(in_order(rows), key=lambda row: not is_main(row)))
+    main = sum(is_main(seeds[0]) for seeds in names.values())
     means = torch.tensor([[_mean([r[f] for r in seeds]) for f in (*FACTORS, "style_mean")] for seeds in names.values()])
     chance = torch.tensor([*(CHANCE[f] for f in FACTORS), sum(CHANCE[f] for f in STYLES) / len(STYLES)])
     drawing = Figure(figsize=(8, 0.34 * len(names) + 1.2), layout="constrained")
     axis = drawing.add_subplot()
-    axis.imshow(((means - chance) / (1 - chance)).clamp(0, 1).numpy(), cmap="Oranges", vmin=0, vmax=1.2, aspect="auto")
+    shade = ((means - chance) / (1 - chance)).clamp(0, 1).numpy()
+    axis.imshow(shade, cmap="Oranges", vmin=0, vmax=1.2, aspect="auto")
     for i, line in enumerate(means.tolist()):
         for j, value in enumerate(line):
-            axis.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8)
+            ink = "white" if shade[i, j] > 0.7 else "black"
+            axis.text(j, i, number(value), ha="center", va="center", fontsize=8, color=ink)
     axis.set_xticks(range(len(FACTORS) + 1), [*FACTORS, "style, mean"])
     axis.set_yticks(range(len(names)), list(names), fontsize=8)
+    axis.axhline(main - 0.5, color="black", linewidth=0.8)
     axis.set_title("what the embedding tells; white is chance", fontsize=10)
     drawing.savefig(path, metadata={"Date": None})
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
