@@ -20,7 +20,7 @@ from unweave.experiments.sprites import (
     run_sprites,
     weights_rule,
 )
-from unweave.experiments.sprites_report import color_lines, in_order, others_section, score_table, verdict
+from unweave.experiments.sprites_report import color_lines, draw, in_order, others_section, score_table, verdict
 from unweave.experiments.sprites_scores import FACTORS, regression_targets, score_row
 from unweave.objectives import DisentangledLoss
 
@@ -209,6 +209,13 @@ def test_the_report_says_how_far_other_rules_and_views_get():
     shape, style = told.split(";")[0], told.split("no style is told ")[1]
     assert shape == "Paper's rule: shape is at .99 or better in 1 of 2 runs"
     assert style == "in 1 of 2 runs; simclr adapted (paper) weak, seed 0: color 0.870."
+
+
+def test_the_same_numbers_are_drawn_in_the_same_bytes(tmp_path):
+    one, two = tmp_path / "one.svg", tmp_path / "two.svg"
+    for path in (one, two):
+        draw(path, [row(), row(rule="paper")])
+    assert one.read_bytes() == two.read_bytes()
 
 
 def test_words_that_name_no_row_and_impossible_settings_are_refused(tmp_path):

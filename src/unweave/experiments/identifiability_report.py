@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from unweave.experiments.report import save_svg
 from unweave.experiments.table import Row, Table, markdown
 
 MEASURES = {"content_r2": "content", "diagonal": "own", "leak": "leak", "exogenous": "exogenous", "mcc": "MCC"}
@@ -170,4 +171,4 @@ def draw(path: Path, rows: list[Row]) -> None:
         axis.set_xlabel("styles")
     axes[0].set_ylabel("r²")
     axes[0].legend(fontsize=8)
-    drawing.savefig(path, metadata={"Date": None})
+    save_svg(drawing, path)

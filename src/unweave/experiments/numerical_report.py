@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from unweave.experiments.report import save_svg
 from unweave.experiments.table import Row, Table, markdown
 
 COLORS = {"content_r2": "#7b3fe4", "style_r2": "#e8760c"}
@@ -139,4 +140,4 @@ def draw(path: Path, rows: list[Row]) -> None:
         axis.set_xlabel("size of the embedding")
     axes[0].set_ylabel("r²")
     axes[0].legend(fontsize=8)
-    drawing.savefig(path, metadata={"Date": None})
+    save_svg(drawing, path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from unweave.experiments.report import number
+from unweave.experiments.report import number, save_svg
 from unweave.experiments.table import Row, markdown
 
 OWN = {"content": "shape", "color": "color", "scale": "scale", "orientation": "orientation", "x": "x", "y": "y"}
@@ -184,4 +184,4 @@ def draw(path: Path, rows: list[Row]) -> None:
         axis.set_xticks(range(len(factors)), factors, rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
         axis.set_yticks(range(len(mine[0]["spaces"])), mine[0]["spaces"], fontsize=7)
         axis.set_title(words_of(name), fontsize=8)
-    drawing.savefig(path, metadata={"Date": None})
+    save_svg(drawing, path)

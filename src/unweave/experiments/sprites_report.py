@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from unweave.experiments import sprite_spaces_report
-from unweave.experiments.report import number
+from unweave.experiments.report import number, save_svg
 from unweave.experiments.sprites_scores import FACTORS, STYLES
 from unweave.experiments.table import Row, Table, markdown
 
@@ -289,7 +289,7 @@ def draw(path: Path, rows: list[Row]) -> None:
     axis.set_yticks(range(len(names)), list(names), fontsize=8)
     axis.axhline(main - 0.5, color="black", linewidth=0.8)
     axis.set_title("what the embedding tells; white is chance", fontsize=10)
-    drawing.savefig(path, metadata={"Date": None})
+    save_svg(drawing, path)
 
 
 def _mean(values: Sequence[float]) -> float:
