@@ -5,19 +5,22 @@ import json
 import pytest
 import torch
 
-from unweave.data.sprites import Sprites
+from unweave.data.sprites import PALETTE, Sprites, render_masks
 from unweave.errors import UnweaveError
 from unweave.experiments.sprite_spaces import (
     ABLATIONS,
     COLUMNS,
     GROUPS,
+    NARROWEST,
     QUICK,
     SPACES,
+    WIDEST,
     SpacesConfig,
     SpriteFactors,
     SpriteViews,
     about_the_sprite,
     as_seen,
+    draw_factors,
     make_objective,
     recipes,
     run_spaces,
@@ -26,7 +29,7 @@ from unweave.experiments.sprite_spaces import (
     wanted,
 )
 from unweave.experiments.sprite_spaces_report import OWN, extremes, falls_short, grouped, verdict, worst_across
-from unweave.experiments.sprites_scores import scale_across_shapes
+from unweave.experiments.sprites_scores import scale_across_shapes, width_score
 from unweave.objectives import BarlowTwins, SimCLR, VICReg
 from unweave.objectives.independence import dependence
 from unweave.training import load_checkpoint
@@ -104,7 +107,42 @@ def test_pixels_put_the_sprite_where_they_are_told_at_the_size_they_are_told():
     y = (mask.sum(2) * place).sum(1) / mask.sum((1, 2))
     assert (x - (u[:, 3] - 0.5) * 32).abs().max() < 1.0
     assert (y - (u[:, 4] - 0.5) * 32).abs().max() < 1.0
-    assert torch.corrcoef(torch.stack([mask.sum((1, 2)).sqrt(), u[:, 1]]))[0, 1] > 0.97
+    assert (mask.sum((1, 2)).sqrt() / (NARROWEST + (WIDEST - NARROWEST) * u[:, 1]) - 1).abs().max() < 0.05
+
+
+def test_what_pixels_make_is_what_the_renderer_draws_there():
+    """Squares and ellipses, whose middle is the place they are drawn at."""
+    given, u = rows(300), torch.rand(300, len(GROUPS), generator=torch.Generator().manual_seed(0))
+    given, u = given[given[:, 0] < 2], u[given[:, 0] < 2]
+    images = SpriteViews(64, "latents").render(given)
+    made = about_the_sprite(images.float() / 255, u)
+    zoom = (NARROWEST + (WIDEST - NARROWEST) * u[:, 1]) / (images.amax(1) > 0).sum((1, 2)).sqrt()
+    drawn = render_masks(
+        given[:, 0].long(),
+        scale=(0.5 + 0.1 * given[:, 2]) * zoom,
+        angle=given[:, 3] * (2 * torch.pi / 39) + u[:, 2] * 2 * torch.pi,
+        x=32 + (u[:, 3] - 0.5) * 32,
+        y=32 + (u[:, 4] - 0.5) * 32,
+    )
+    both, either = ((op(made.amax(1) > 0, drawn)).sum((1, 2)) for op in (torch.logical_and, torch.logical_or))
+    assert (both / either).mean() > 0.93
+    colors = torch.tensor(PALETTE)[draw_factors(u)[:, 0].long()]
+    assert torch.equal((made.amax((2, 3)) * 255).round().long(), colors)
+
+
+def test_what_pixels_make_is_as_small_and_as_large_as_sprites_are():
+    index = torch.randint(737_280, (8000,), generator=torch.Generator().manual_seed(0))
+    width = (Sprites(64)[index].amax(1) > 0).sum((1, 2)).sqrt()
+    assert NARROWEST < width.min() < NARROWEST + 0.5
+    assert WIDEST - 0.7 < width.max() < WIDEST
+
+
+def test_the_width_of_a_sprite_is_what_its_image_shows_of_scale():
+    index = torch.randint(737_280, (2000,), generator=torch.Generator().manual_seed(0))
+    factors = Sprites(8).factors(index)
+    width = (Sprites(64)[index].amax(1) > 0).sum((1, 2)).sqrt()
+    assert width_score(width[:, None], factors) > 0.99
+    assert width_score(factors["scale"].float()[:, None], factors) < 0.8
 
 
 def test_spaces_that_are_the_factors_score_so():
@@ -243,6 +281,8 @@ def test_the_report_says_where_a_run_falls_short_and_of_what():
     lines = verdict([row, short | {"seed": 1}, short | {"ablation": "plain"}])
     as_seen, as_they_come = (f"met by 1 of 2 runs; seed 1: {', '.join(w)}." for w in (words, ["y 0.11 in x"]))
     assert lines[-1] == f"- simclr: {as_seen} As the embeddings come: {as_they_come}"
+    pixels = verdict([row | {"mode": "pixels", "width": 0.98}])[-1]
+    assert pixels.endswith("The scale space tells the square root of the area to 0.98.")
 
 
 def test_the_scale_space_has_ends_but_for_what_is_without_them():

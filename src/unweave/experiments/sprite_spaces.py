@@ -31,7 +31,7 @@ from unweave.experiments.sprite_training import SpriteTraining
 from unweave.experiments.sprites import MEAN, STD
 from unweave.experiments.sprites_report import SPACES as FILE
 from unweave.experiments.sprites_report import SPACES_KEY, write_report
-from unweave.experiments.sprites_scores import CATEGORIES, half_score, scale_across_shapes
+from unweave.experiments.sprites_scores import CATEGORIES, half_score, scale_across_shapes, width_score
 from unweave.experiments.table import Row, Table
 from unweave.objectives import (
     BarlowTwins,
@@ -112,18 +112,24 @@ def draw_factors(u: Tensor) -> Tensor:
     return torch.stack([color, scale, turn, x, y], 1)
 
 
+NARROWEST, WIDEST = 7.0, 20.5
+"""Square roots of areas, in pixels of 64, between which a sprite's is set: the smallest heart has 7.4, the largest
+square 20.
+"""
+
+
 def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
     """Images (n, 3, s, s) whose sprite is turned and scaled about its own centre, moved and painted in another colour.
 
-    Place, size and colour are set, not changed: wherever the sprite was, x and y become what ``u`` says.
+    Place, size and colour are set, not changed: wherever the sprite was, x and y become what ``u`` says. Its edges
+    are as hard as those of the images given: trained on soft ones, spaces told on hard ones what they should not.
     """
     size = images.shape[-1]
     mask = (images.amax(1) > 0.05).float()
     place = torch.arange(size, device=images.device) - (size - 1) / 2
     area = mask.sum((1, 2)).clamp(min=1)
     center_x, center_y = (mask.sum(1) * place).sum(1) / area, (mask.sum(2) * place).sum(1) / area
-    # Square root of the area, about 5 to 19 pixels of 64, to a size drawn evenly: scale is set as well.
-    zoom = (size / 64) * (8 + 10 * u[:, 1]) / area.sqrt()
+    zoom = (size / 64) * (NARROWEST + (WIDEST - NARROWEST) * u[:, 1]) / area.sqrt()
     angle = u[:, 2] * (2 * math.pi)
     to_x, to_y = ((value - 0.5) * (size / 2) for value in (u[:, 3], u[:, 4]))
     cos, sin = angle.cos() / zoom, angle.sin() / zoom
@@ -139,7 +145,7 @@ def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
     )
     # Jitter turns hue but leaves saturation and value, which tell the palette's colours apart: paint instead.
     brightest = images.amax((1, 2, 3), keepdim=True).clamp(min=1e-6)
-    light = warp((images / brightest).amax(1, keepdim=True), matrix, "bilinear")
+    light = (warp((images / brightest).amax(1, keepdim=True), matrix, "bilinear") > 0.5).float()
     palette = constant(PALETTE, images.device) / 255
     return light * palette[draw_factors(u)[:, 0].long()][:, :, None, None]
 
@@ -359,6 +365,7 @@ def score_spaces_of_sprites(
         "raw": raw,
         "chance": chance,
         "scale_across_shapes": scale_across_shapes(z["scale"], factors),
+        "width": width_score(z["scale"], factors),
         "variance": {s: float(variance(f)) for s, f in alive.items()},
         "effective_rank": {s: float(effective_rank(f)) for s, f in alive.items()},
         "dci": {

@@ -124,8 +124,14 @@ def verdict(rows: list[Row]) -> list[str]:
     for name, mine in grouped(rows).items():
         if name[1] == "none":
             seen, come = _met(mine, "scores"), _met(mine, "raw")
-            lines += ["", f"- {words_of(name)}: {seen}. As the embeddings come: {come}."]
+            lines += ["", f"- {words_of(name)}: {seen}. As the embeddings come: {come}.{_width(mine)}"]
     return lines
+
+
+def _width(rows: list[Row]) -> str:
+    """Of pixels, which set the area and not the scale."""
+    told = [row["width"] for row in rows if row["mode"] == "pixels" and "width" in row]
+    return f" The scale space tells the square root of the area to {number(sum(told) / len(told))}." if told else ""
 
 
 def _met(rows: list[Row], way: str) -> str:
