@@ -122,7 +122,7 @@ def about_the_sprite(images: Tensor, u: Tensor) -> Tensor:
     """Images (n, 3, s, s) whose sprite is turned and scaled about its own centre, moved and painted in another colour.
 
     Place, size and colour are set, not changed: wherever the sprite was, x and y become what ``u`` says. Its edges
-    are as hard as those of the images given: trained on soft ones, spaces told on hard ones what they should not.
+    are as hard as those of the images given, which will be scored.
     """
     size = images.shape[-1]
     mask = (images.amax(1) > 0.05).float()
