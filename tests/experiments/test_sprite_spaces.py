@@ -141,8 +141,8 @@ def test_the_width_of_a_sprite_is_what_its_image_shows_of_scale():
     index = torch.randint(737_280, (2000,), generator=torch.Generator().manual_seed(0))
     factors = Sprites(8).factors(index)
     width = (Sprites(64)[index].amax(1) > 0).sum((1, 2)).sqrt()
-    assert width_score(width[:, None], factors) > 0.99
-    assert width_score(factors["scale"].float()[:, None], factors) < 0.8
+    assert width_score(width[:, None], factors) > 0.999
+    assert width_score(factors["scale"].float()[:, None], factors) < 0.9
 
 
 def test_spaces_that_are_the_factors_score_so():

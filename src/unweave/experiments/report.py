@@ -1,4 +1,4 @@
-"""Parts of a self-contained HTML report: pictures, heat maps and curves for people who would rather look than read."""
+"""Parts of reports, most of a self-contained HTML page: for people who would rather look than read."""
 
 import base64
 import html

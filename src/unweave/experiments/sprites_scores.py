@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unweave.data.sprites import SHAPES, render_masks
+from unweave.data.sprites import SHAPES, Sprites
 from unweave.evaluation.plain import LogisticRegression, Ridge
 from unweave.evaluation.probes import ClassProbe, RidgeProbe
 from unweave.objectives import effective_rank, variance
@@ -91,9 +91,7 @@ def half_score(z: Tensor, factors: dict[str, Tensor], name: str) -> float:
 
 def width_score(z: Tensor, factors: dict[str, Tensor]) -> float:
     """r² of the square root of a sprite's area: what an image shows of its scale, another for each shape."""
-    one, middle = torch.ones(len(SHAPES)), torch.full((len(SHAPES),), 32.0)
-    largest = render_masks(torch.arange(len(SHAPES)), scale=one, angle=0 * one, x=middle, y=middle).sum((1, 2)).sqrt()
-    width = largest.to(z.device)[factors["shape"]] * (0.5 + 0.1 * factors["scale"])
+    width = (Sprites().render(factors).amax(1) > 0).sum((1, 2)).sqrt()
     return _half(z, width.double()[:, None], Ridge())
 
 
