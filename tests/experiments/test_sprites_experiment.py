@@ -34,7 +34,7 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
     assert len(first) == 4
     found = run_sprites(tmp_path, TINY, device="cpu")
     assert found[:4] == first
-    assert len(found) == 14
+    assert len(found) == 15
     stored = json.loads((tmp_path / "table.json").read_text())
     assert stored["rows"] == found
     expected = {"method", "weights", "rule", "strength", "seed", *FACTORS, "style_mean", "variance", "effective_rank"}
@@ -45,7 +45,7 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
 
 
 def test_all_rows_and_those_that_are_named():
-    assert len(list(rows(SpritesConfig(), 0, ""))) == 42
+    assert len(list(rows(SpritesConfig(), 0, ""))) == 45
     assert [str(row) for row in rows(SpritesConfig(), 0, "vicreg raised")] == [
         f"vicreg standard raised {strength} whole" for strength in STRENGTHS
     ]
@@ -67,7 +67,7 @@ def test_a_raised_weight_begins_low_and_is_the_methods_own_from_60_percent_on(me
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_our_rule_takes_an_adapted_weight_to_its_top_in_the_methods_share_of_the_steps(method):
-    config = SpritesConfig(steps=1000)
+    config, method = SpritesConfig(steps=1000), method.for_rule("geometric")
     rule = dataclasses.replace(weights_rule("geometric", method, config), min_variance=0.0, min_rank=0.0)
     objective = DisentangledLoss(method.base, spaces=("content",), weights=rule)
     z_a, z_b = ({"content": torch.randn(8, 4)} for _ in range(2))
@@ -81,10 +81,18 @@ def test_our_rule_takes_an_adapted_weight_to_its_top_in_the_methods_share_of_the
     assert weights[last - 2] < weights[last - 1] == weights[-1] == pytest.approx(method.top, rel=0.1)
 
 
-def test_only_our_rule_takes_barlow_twins_at_the_first_power():
-    method = METHODS["barlow_twins"]
-    assert [method.base_for(rule).power for rule in ("geometric", "paper", "raised", "fixed")] == [1, 2, 2, 2]
-    assert METHODS["vicreg"].base_for("geometric") == METHODS["vicreg"].base
+@pytest.mark.parametrize("name", ["barlow_twins"])
+def test_only_our_rule_takes_an_invariance_at_the_first_power(name):
+    method = METHODS[name]
+    rules = ("geometric", "squared", "paper", "raised", "fixed")
+    assert [method.for_rule(rule).base.power for rule in rules] == [1, 2, 2, 2, 2]
+    assert {method.for_rule(rule).top for rule in rules[1:]} == {method.top}
+
+
+def test_a_rule_that_would_be_the_same_makes_no_second_row():
+    assert METHODS["simclr"].for_rule("geometric") == METHODS["simclr"]
+    assert list(rows(SpritesConfig(), 0, "simclr squared")) == []
+    assert len(list(rows(SpritesConfig(), 0, "barlow_twins squared"))) == 3
 
 
 def test_a_weight_that_begins_as_the_methods_own_makes_no_second_row():

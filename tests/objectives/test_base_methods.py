@@ -56,6 +56,21 @@ def test_barlow_twins_at_the_first_power_is_half_the_distance_and_its_pull_does_
     assert pulls[2, 0.03] / pulls[2, 0.3] < 0.1
 
 
+def test_vicreg_at_the_first_power_by_hand_and_its_pull_is_the_same_on_every_pair():
+    z_a, z_b = torch.zeros(3, 4), torch.tensor([[3.0, 0, 4, 0], [0, 0.3, 0, 0.4], [0, 0, 0, 0]])
+    base = VICReg(power=1)
+    close(base.invariance(z_a, z_b), (5 + 0.5 + 0) / 3 / 2)  # over √4
+    close(base.constraint(z_a, z_b), VICReg().invariance(z_a, z_b))
+    close(VICReg().invariance(z_a, z_b), (25 + 0.25) / 12)
+    pulls = {}
+    for power in (1, 2):
+        away = z_b.clone().requires_grad_()
+        VICReg(power=power).invariance(z_a, away).backward()
+        pulls[power] = away.grad.norm(dim=1)
+    assert torch.allclose(pulls[1], torch.tensor([1.0, 1.0, 0.0]) / 6)
+    close(pulls[2][0] / pulls[2][1], 10)
+
+
 def test_simclr_by_hand():
     """Two images, two views, all unit vectors at right angles or equal: every sum has two terms."""
     z_a = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
@@ -166,6 +181,7 @@ def test_variance_and_effective_rank():
         lambda: SimCLR(0.1, -1.0),
         lambda: SimCLR(negatives="some"),
         lambda: VICReg(weight=-1),
+        lambda: VICReg(power=3),
         lambda: BarlowTwins(off_diagonal_weight=-1),
         lambda: BarlowTwins(power=3),
     ],

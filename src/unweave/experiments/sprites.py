@@ -88,11 +88,15 @@ class Method:
     steps left, weak views' color was .33, with 30% .23. SimCLR's, so early, lost shape on one seed (.88).
     """
     near: BaseMethod | None = None
-    """What the collapse-safe rule takes in the base method's place, where its own pull fades near invariance."""
+    """What ``geometric`` takes in the base method's place, where its own pull, a square's, fades near invariance."""
+    near_top: float | None = None
+    """The largest λ with it, where it is another."""
 
-    def base_for(self, rule: str) -> BaseMethod:
-        """The base method of a row."""
-        return self.near if self.near is not None and rule == "geometric" else self.base
+    def for_rule(self, rule: str) -> "Method":
+        """With the base method, and the top, that a row of the rule has."""
+        if rule != "geometric" or self.near is None:
+            return self
+        return replace(self, base=self.near, top=self.top if self.near_top is None else self.near_top)
 
 
 METHODS = {
@@ -131,10 +135,12 @@ KINDS = (
     ("adapted", "paper", "whole"),
     ("adapted", "geometric", "release"),
     ("standard", "fixed", "whole"),
+    ("adapted", "squared", "whole"),
 )
 """Weights, rule, and whether views show the whole sprite or are as the authors' release draws them.
 
-A standard λ is ``fixed`` from the first step on, or ``raised`` to what it is from where the collapse-safe rule begins.
+A standard λ is ``fixed`` from the first step on, or ``raised`` to what it is from where the collapse-safe rule begins,
+which is ``geometric``, or ``squared`` where it keeps to the method's own invariance.
 """
 
 
@@ -192,6 +198,8 @@ def rows(config: SpritesConfig, seed: int, only: str) -> Iterator[Named]:
         named = Named(method, weights, rule, strength, views, seed)
         if rule == "fixed" and config.methods[method].start == config.methods[method].base.weight:
             continue  # it is raised from what it is
+        if rule == "squared" and config.methods[method].near is None:
+            continue  # geometric is
         if set(only.split()) <= set(str(named).split()):
             yield named
 
@@ -317,11 +325,11 @@ def run_sprites(
 
 def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, description: str) -> Row:
     """Trains one encoder and asks its embedding for every factor."""
-    method, views = config.methods[named.method], make_views(named.strength, named.views)
+    method, views = config.methods[named.method].for_rule(named.rule), make_views(named.strength, named.views)
     torch.manual_seed(named.seed)
     encoder = config.encoder(views.spaces, method.dim, method.depth)
-    base, rule = method.base_for(named.rule), weights_rule(named.rule, method, config)
-    objective = DisentangledLoss(base, spaces=views.spaces, weights=rule)
+    rule = weights_rule(named.rule, method, config)
+    objective = DisentangledLoss(method.base, spaces=views.spaces, weights=rule)
     training = config.train_config(named.seed, world.device, method.lr)
     run = train(
         world.train,
@@ -335,7 +343,7 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
     if run.stopped:
         raise KeyboardInterrupt
     z = embed(encoder, lambda index: views.plain(world.sprites[index]), world.held_out)["content"]
-    scores = score_row(z.float(), world.factors(), base.geometry)
+    scores = score_row(z.float(), world.factors(), method.base.geometry)
     last = run.metrics[-1]
     return {
         **vars(named),
