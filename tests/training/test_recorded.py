@@ -11,7 +11,7 @@ import unweave.augment as A
 from unweave.data.sprites import Sprites, StoredSprites
 from unweave.errors import UnweaveError
 from unweave.experiments.sprite_spaces import SpriteFactors, SpriteViews
-from unweave.experiments.sprites import make_views
+from unweave.experiments.sprite_views import make_views
 from unweave.models import BothViews
 from unweave.training import TrainConfig
 from unweave.training.loop import _gradients

@@ -10,7 +10,7 @@ import unweave as uw
 from unweave.augment import Views
 from unweave.data.sprites import Sprites, StoredSprites
 from unweave.experiments.sprite_spaces import SPACES, SpriteFactors, SpriteViews
-from unweave.experiments.sprites import make_views
+from unweave.experiments.sprite_views import make_views
 from unweave.training import TrainConfig, make_optimizer
 
 ROWS = torch.arange(0, 60_000, 1000)

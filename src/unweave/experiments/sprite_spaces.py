@@ -28,7 +28,7 @@ from unweave.errors import UnweaveError
 from unweave.evaluation import embed
 from unweave.evaluation.dci import dci
 from unweave.experiments.sprite_training import SpriteTraining
-from unweave.experiments.sprites import MEAN, STD
+from unweave.experiments.sprite_views import MEAN, STD
 from unweave.experiments.sprites_report import SPACES as FILE
 from unweave.experiments.sprites_report import SPACES_KEY, write_report
 from unweave.experiments.sprites_scores import CATEGORIES, half_score, scale_across_shapes, width_score

@@ -7,6 +7,7 @@ import torch
 
 from unweave.experiments import sprite_spaces_report
 from unweave.experiments.report import number, save_svg
+from unweave.experiments.sprite_views import MEAN, STD, STRENGTHS, color_groups, cut_share, make_views
 from unweave.experiments.sprites_scores import FACTORS, STYLES
 from unweave.experiments.table import Row, Table, markdown
 
@@ -61,8 +62,6 @@ def write_report(out: Path) -> None:
 
 def color_lines(rows: list[Row]) -> list[str]:
     """What of color even a perfect content space may tell, where jitter cannot join all of the palette."""
-    from unweave.experiments.sprites import color_groups
-
     found = []
     for strength in dict.fromkeys(row["strength"] for row in rows):
         groups = color_groups(strength)
@@ -77,8 +76,6 @@ def color_lines(rows: list[Row]) -> list[str]:
 
 def cut_lines(rows: list[Row]) -> list[str]:
     """Why most rows see other views than the release's."""
-    from unweave.experiments.sprites import cut_share
-
     strengths = list(dict.fromkeys(row["strength"] for row in rows))
     shares = ", ".join(f"{cut_share(strength):.0%} of {strength} ones" for strength in strengths)
     return [
@@ -243,8 +240,6 @@ def _style(seeds: list[Row]) -> str:
 
 def _clean(rows: list[Row], scores: list[dict[str, float]]) -> str:
     """How many of the rows tell no style, by these scores of theirs, and what the others tell."""
-    from unweave.experiments.sprites import color_groups
-
     told = []
     for row, score in zip(rows, scores, strict=True):
         floor = {**CHANCE, "color": len(color_groups(row["strength"])) / 10}
@@ -307,7 +302,6 @@ def draw_samples(path: Path) -> None:
     from matplotlib.figure import Figure
 
     from unweave.data.sprites import Sprites
-    from unweave.experiments.sprites import MEAN, STD, STRENGTHS, make_views
 
     images = Sprites()[torch.tensor([20_000, 300_000, 600_000])]
     mean, std = (torch.tensor(value).view(3, 1, 1) for value in (MEAN, STD))
