@@ -54,7 +54,7 @@ def test_a_raised_weight_begins_low_and_is_the_methods_own_from_60_percent_on(me
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_our_rule_takes_an_adapted_weight_to_its_top_in_the_methods_share_of_the_steps(method):
-    config, method = SpritesConfig(steps=1000), method.for_rule("geometric")
+    config = SpritesConfig(steps=1000)
     rule = dataclasses.replace(weights_rule("geometric", method, config), min_variance=0.0, min_rank=0.0)
     objective = DisentangledLoss(method.base, spaces=("content",), weights=rule)
     z_a, z_b = ({"content": torch.randn(8, 4)} for _ in range(2))
@@ -68,16 +68,15 @@ def test_our_rule_takes_an_adapted_weight_to_its_top_in_the_methods_share_of_the
     assert weights[last - 2] < weights[last - 1] == weights[-1] == pytest.approx(method.top, rel=0.1)
 
 
-@pytest.mark.parametrize("name", ["barlow_twins"])
-def test_only_our_rule_takes_an_invariance_at_the_first_power(name):
-    method = METHODS[name]
-    rules = ("geometric", "squared", "paper", "raised", "fixed")
-    assert [method.for_rule(rule).base.power for rule in rules] == [1, 2, 2, 2, 2]
-    assert {method.for_rule(rule).top for rule in rules[1:]} == {method.top}
+def test_only_our_rule_takes_barlow_twins_at_the_first_power():
+    method, rules = METHODS["barlow_twins"], ("geometric", "squared", "paper", "raised", "fixed")
+    assert [method.base_for(rule).power for rule in rules] == [1, 2, 2, 2, 2]
+    assert METHODS["vicreg"].base_for("geometric") == METHODS["vicreg"].base
 
 
-def test_a_rule_that_would_be_the_same_makes_no_second_row():
-    assert METHODS["simclr"].for_rule("geometric") == METHODS["simclr"]
+def test_on_the_square_our_rule_is_the_same_and_makes_no_second_row_where_all_is():
+    method = METHODS["barlow_twins"]
+    assert weights_rule("squared", method, SpritesConfig()) == weights_rule("geometric", method, SpritesConfig())
     assert list(rows(SpritesConfig(), 0, "simclr squared")) == []
     assert len(list(rows(SpritesConfig(), 0, "barlow_twins squared"))) == 3
 
@@ -172,10 +171,12 @@ def test_the_report_says_which_runs_miss_what_is_asked():
 
 def test_the_report_says_how_far_other_rules_and_views_get():
     assert others_section([]) == []
-    *_, told, _ = others_section([row(rule="paper", shape=0.33, color=0.87), row(rule="paper", strength="strong")])
+    lost = row(rule="paper", shape=0.33, color=0.87)
+    *_, told, _, squared, _ = others_section([lost, row(rule="paper", strength="strong"), row(rule="squared")])
     shape, style = told.split(";")[0], told.split("no style is told ")[1]
     assert shape == "Paper's rule: shape is at .99 or better in 1 of 2 runs"
     assert style == "in 1 of 2 runs; simclr adapted (paper) weak, seed 0: color 0.870."
+    assert squared.startswith("Our rule on the square: shape is at .99 or better in 1 of 1 runs;")
 
 
 def test_the_same_numbers_are_drawn_in_the_same_bytes(tmp_path):

@@ -55,14 +55,10 @@ class Method:
     """
     near: BaseMethod | None = None
     """What ``geometric`` takes in the base method's place, where its own pull, a square's, fades near invariance."""
-    near_top: float | None = None
-    """The largest λ with it, where it is another."""
 
-    def for_rule(self, rule: str) -> "Method":
-        """With the base method, and the top, that a row of the rule has."""
-        if rule != "geometric" or self.near is None:
-            return self
-        return replace(self, base=self.near, top=self.top if self.near_top is None else self.near_top)
+    def base_for(self, rule: str) -> BaseMethod:
+        """The base method of a row."""
+        return self.near if self.near is not None and rule == "geometric" else self.base
 
 
 METHODS = {
@@ -224,11 +220,11 @@ def run_sprites(
 
 def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, description: str) -> Row:
     """Trains one encoder and asks its embedding for every factor."""
-    method, views = config.methods[named.method].for_rule(named.rule), make_views(named.strength, named.views)
+    method, views = config.methods[named.method], make_views(named.strength, named.views)
     torch.manual_seed(named.seed)
     encoder = config.encoder(views.spaces, method.dim, method.depth)
-    rule = weights_rule(named.rule, method, config)
-    objective = DisentangledLoss(method.base, spaces=views.spaces, weights=rule)
+    base, rule = method.base_for(named.rule), weights_rule(named.rule, method, config)
+    objective = DisentangledLoss(base, spaces=views.spaces, weights=rule)
     training = config.train_config(named.seed, world.device, method.lr)
     run = train(
         world.train,
@@ -242,7 +238,7 @@ def train_row(named: Named, world: World, config: SpritesConfig, runs: Path, des
     if run.stopped:
         raise KeyboardInterrupt
     z = embed(encoder, lambda index: views.plain(world.sprites[index]), world.held_out)["content"]
-    scores = score_row(z.float(), world.factors(), method.base.geometry)
+    scores = score_row(z.float(), world.factors(), base.geometry)
     last = run.metrics[-1]
     return {
         **vars(named),

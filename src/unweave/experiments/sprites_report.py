@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from unweave.data.sprites import Sprites
 from unweave.experiments import sprite_spaces_report
 from unweave.experiments.report import number, save_svg
 from unweave.experiments.sprite_views import MEAN, STD, STRENGTHS, color_groups, cut_share, make_views
@@ -300,8 +301,6 @@ def _mean(values: Sequence[float]) -> float:
 def draw_samples(path: Path) -> None:
     """An image of each shape, and eight views of it at each strength."""
     from matplotlib.figure import Figure
-
-    from unweave.data.sprites import Sprites
 
     images = Sprites()[torch.tensor([20_000, 300_000, 600_000])]
     mean, std = (torch.tensor(value).view(3, 1, 1) for value in (MEAN, STD))

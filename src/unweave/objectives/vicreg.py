@@ -47,9 +47,9 @@ class VICReg(BaseMethod):
     covariance_weight: float = 1.0
     eps: float = 1e-4
     power: int = 2
-    """Of the distance of two views in the invariance. Squared, the pull fades as they come near, and where λ has grown
-    to make up for it a few pairs that cannot be told weigh more than the entropy of all the others. At 1, as the
-    theorem has it, the pull on every pair is the same.
+    """Of the distance of two views in the invariance. Squared, the pull fades as they come near; where λ has grown to
+    make up for it, a few pairs that are far apart may weigh as much as the entropy. At 1, as the theorem has it, the
+    pull on every pair is the same.
     """
 
     def __post_init__(self) -> None:
