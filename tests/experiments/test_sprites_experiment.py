@@ -21,7 +21,7 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
     assert len(first) == 4
     found = run_sprites(tmp_path, TINY, device="cpu")
     assert found[:4] == first
-    assert len(found) == 15
+    assert len(found) == 16
     stored = json.loads((tmp_path / "table.json").read_text())
     assert stored["rows"] == found
     expected = {"method", "weights", "rule", "strength", "seed", *FACTORS, "style_mean", "variance", "effective_rank"}
@@ -32,7 +32,7 @@ def test_a_row_for_every_method_and_rule_and_the_rest_when_asked_again(tmp_path)
 
 
 def test_all_rows_and_those_that_are_named():
-    assert len(list(rows(SpritesConfig(), 0, ""))) == 45
+    assert len(list(rows(SpritesConfig(), 0, ""))) == 46
     assert [str(row) for row in rows(SpritesConfig(), 0, "vicreg raised")] == [
         f"vicreg standard raised {strength} whole" for strength in STRENGTHS
     ]
@@ -68,10 +68,15 @@ def test_our_rule_takes_an_adapted_weight_to_its_top_in_the_methods_share_of_the
     assert weights[last - 2] < weights[last - 1] == weights[-1] == pytest.approx(method.top, rel=0.1)
 
 
-def test_only_our_rule_takes_barlow_twins_at_the_first_power():
-    method, rules = METHODS["barlow_twins"], ("geometric", "squared", "paper", "raised", "fixed")
-    assert [method.base_for(rule).power for rule in rules] == [1, 2, 2, 2, 2]
-    assert METHODS["vicreg"].base_for("geometric") == METHODS["vicreg"].base
+def test_only_our_rule_takes_another_power_and_vicreg_in_weak_views_alone():
+    rules = ("geometric", "squared", "paper", "raised", "fixed")
+    powers = {
+        method: [[METHODS[method].for_row(rule, strength).base.power for rule in rules] for strength in STRENGTHS]
+        for method in ("vicreg", "barlow_twins")
+    }
+    assert powers["barlow_twins"] == [[1, 2, 2, 2, 2]] * 3
+    assert powers["vicreg"] == [[1.5, 2, 2, 2, 2], [2] * 5, [2] * 5]
+    assert METHODS["vicreg"].for_row("geometric", "weak").top < METHODS["vicreg"].top
 
 
 def test_on_the_square_our_rule_is_the_same_and_makes_no_second_row_where_all_is():

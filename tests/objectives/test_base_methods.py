@@ -56,10 +56,11 @@ def test_barlow_twins_at_the_first_power_is_half_the_distance_and_its_pull_does_
     assert pulls[2, 0.03] / pulls[2, 0.3] < 0.1
 
 
-def test_vicreg_at_the_first_power_by_hand_and_its_pull_is_the_same_on_every_pair():
+def test_vicreg_at_other_powers_by_hand_and_at_the_first_its_pull_is_the_same_on_every_pair():
     z_a, z_b = torch.zeros(3, 4), torch.tensor([[3.0, 0, 4, 0], [0, 0.3, 0, 0.4], [0, 0, 0, 0]])
     base = VICReg(power=1)
     close(base.invariance(z_a, z_b), (5 + 0.5 + 0) / 3 / 2)  # over √4
+    close(VICReg(power=1.5).invariance(z_a, z_b), (2.5**1.5 + 0.25**1.5 + 0) / 3)
     close(base.constraint(z_a, z_b), VICReg().invariance(z_a, z_b))
     close(VICReg().invariance(z_a, z_b), (25 + 0.25) / 12)
     pulls = {}
@@ -181,6 +182,7 @@ def test_variance_and_effective_rank():
         lambda: SimCLR(0.1, -1.0),
         lambda: SimCLR(negatives="some"),
         lambda: VICReg(weight=-1),
+        lambda: VICReg(power=0.9),
         lambda: VICReg(power=3),
         lambda: BarlowTwins(off_diagonal_weight=-1),
         lambda: BarlowTwins(power=3),

@@ -100,8 +100,8 @@ RULE_LINES = (
     "raised to it by 60% of the steps; *(fixed)* rows have it from the first step. *Paper* is λ + η·relu(c − ε), from",
     "the standard λ on. *Geometric* is our rule: λ begins where the raised ones do, grows by the same factor each step",
     "while c > ε, and gives way where the variance or the effective rank of the space falls below a floor; with it",
-    "Barlow Twins takes 1 − C at the first power, since the pull of its square fades near invariance. *Squared* is the",
-    "same rule without that.",
+    "Barlow Twins takes 1 − C at the first power, and VICReg in weak views the distance of two views at the power of",
+    "1.5, since the pull of a square fades near invariance. *Squared* is the same rule without that.",
     "",
 )
 

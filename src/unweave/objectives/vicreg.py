@@ -13,9 +13,9 @@ from unweave.errors import UnweaveError
 from unweave.objectives._base import BaseMethod
 
 
-def distance(z_a: Tensor, z_b: Tensor) -> Tensor:
-    """mean_i ‖z_a,i − z_b,i‖ / √d: where both views are the same its gradient is taken to be 0."""
-    return torch.linalg.vector_norm(z_a - z_b, dim=1).mean() / z_a.shape[1] ** 0.5
+def distance(z_a: Tensor, z_b: Tensor, power: float = 1.0) -> Tensor:
+    """mean_i (‖z_a,i − z_b,i‖ / √d)^power: where both views are the same its gradient is taken to be 0."""
+    return (torch.linalg.vector_norm(z_a - z_b, dim=1) / z_a.shape[1] ** 0.5).pow(power).mean()
 
 
 def variance_hinge(z: Tensor, eps: float = 1e-4) -> Tensor:
@@ -46,22 +46,22 @@ class VICReg(BaseMethod):
     variance_weight: float = 25.0
     covariance_weight: float = 1.0
     eps: float = 1e-4
-    power: int = 2
+    power: float = 2.0
     """Of the distance of two views in the invariance. Squared, the pull fades as they come near; where λ has grown to
     make up for it, a few pairs that are far apart may weigh as much as the entropy. At 1, as the theorem has it, the
     pull on every pair is the same.
     """
 
     def __post_init__(self) -> None:
-        if self.power not in (1, 2):
-            raise UnweaveError(f"VICReg: power is 1 or 2, not {self.power}")
+        if not 1 <= self.power <= 2:
+            raise UnweaveError(f"VICReg: power is between 1 and 2, not {self.power}")
         for name in ("weight", "variance_weight", "covariance_weight"):
             if getattr(self, name) < 0:
                 raise UnweaveError(f"VICReg: {name} cannot be negative: {getattr(self, name)}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """mean (z_a − z_b)²; with a ``power`` of 1, mean_i ‖z_a,i − z_b,i‖ / √d"""
-        return F.mse_loss(z_a, z_b) if self.power == 2 else distance(z_a, z_b)
+        """mean (z_a − z_b)²; with another ``power``, mean_i (‖z_a,i − z_b,i‖ / √d)^power"""
+        return F.mse_loss(z_a, z_b) if self.power == 2 else distance(z_a, z_b, self.power)
 
     def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """mean (z_a − z_b)²"""
