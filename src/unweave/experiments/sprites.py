@@ -30,12 +30,15 @@ from unweave.training import train
 
 @dataclass(frozen=True)
 class Near:
-    """What ``geometric`` takes in a base method's place, where its own pull, a square's, fades near invariance."""
+    """What ``geometric`` takes in a base method's place, where its own pull, a square's, fades near invariance.
+
+    All but ``strengths``, in which it does, are as in ``Method``.
+    """
 
     base: BaseMethod
     top: float
-    """The largest λ it can come to."""
     tolerance: float = 1e-6
+    min_rank: float = 1.6
     strengths: tuple[str, ...] = tuple(STRENGTHS)
 
 
@@ -58,6 +61,8 @@ class Method:
     """The largest λ the collapse-safe rule can come to."""
     floor: float
     """It gives way where the variance falls below this."""
+    min_rank: float = 1.6
+    """And where the effective rank falls below four fifths of what it should be: three shapes span two directions."""
     lr: float = 2e-3
     """VICReg's is lower: at 2e-3 its rank falls from 50 to 3 within the first 50 steps, and it learns hardly at all."""
     grows: tuple[float, float] = (0.3, 0.8)
@@ -65,13 +70,14 @@ class Method:
     steps left, weak views' color was .33, with 30% .23. SimCLR's, so early, lost shape on one seed (.88).
     """
     near: Near | None = None
+    """What is otherwise under ``geometric``."""
 
     def for_row(self, rule: str, strength: str) -> "Method":
         """As a row takes it."""
         near = self.near
         if near is None or rule != "geometric" or strength not in near.strengths:
             return self
-        return replace(self, base=near.base, top=near.top, tolerance=near.tolerance)
+        return replace(self, base=near.base, top=near.top, tolerance=near.tolerance, min_rank=near.min_rank, near=None)
 
 
 METHODS = {
@@ -87,8 +93,9 @@ METHODS = {
         floor=0.01,
         lr=7e-4,
         grows=(0.2, 0.7),
-        # In medium and strong views it finds no shape (.33).
-        near=Near(VICReg(power=1.5), top=8000.0, tolerance=1e-7, strengths=("weak",)),
+        # Shapes in three groups of colors span eight directions. In medium and strong views, where colors are one
+        # group, a power of 1.5 finds no shape (.33).
+        near=Near(VICReg(power=1.5), top=8000.0, tolerance=1e-7, min_rank=6.4, strengths=("weak",)),
     ),
     "barlow_twins": Method(
         BarlowTwins(),
@@ -102,8 +109,6 @@ METHODS = {
         near=Near(BarlowTwins(power=1), top=3000.0),
     ),
 }
-RANK = 1.6
-"""And where the effective rank does: three shapes span two directions."""
 RAISED = (0.3, 0.6)
 """The shares of the steps between which a standard λ is raised to what it is."""
 KINDS = (
@@ -280,5 +285,5 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     if rule == "paper":
         return replace(moving, min_variance=0.0)
     growth = math.log(method.top / method.start) / max(1, last - first)
-    guard = replace(moving, min_variance=method.floor, min_rank=RANK)
+    guard = replace(moving, min_variance=method.floor, min_rank=method.min_rank)
     return replace(guard, rule="geometric", lr=growth, start=method.start, maximum=method.top)
