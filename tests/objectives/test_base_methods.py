@@ -64,12 +64,14 @@ def test_vicreg_at_other_powers_by_hand_and_at_the_first_its_pull_is_the_same_on
     close(base.constraint(z_a, z_b), VICReg().invariance(z_a, z_b))
     close(VICReg().invariance(z_a, z_b), (25 + 0.25) / 12)
     pulls = {}
-    for power in (1, 2):
+    for power in (1, 1.5, 2):
         away = z_b.clone().requires_grad_()
         VICReg(power=power).invariance(z_a, away).backward()
         pulls[power] = away.grad.norm(dim=1)
     assert torch.allclose(pulls[1], torch.tensor([1.0, 1.0, 0.0]) / 6)
+    close(pulls[1.5][0] / pulls[1.5][1], 10**0.5)
     close(pulls[2][0] / pulls[2][1], 10)
+    assert pulls[1.5][2] == 0
 
 
 def test_simclr_by_hand():
