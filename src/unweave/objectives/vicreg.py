@@ -13,7 +13,7 @@ from unweave.errors import UnweaveError
 from unweave.objectives._base import BaseMethod
 
 
-def distance(z_a: Tensor, z_b: Tensor, power: float = 1.0) -> Tensor:
+def distance(z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
     """mean_i (‖z_a,i − z_b,i‖ / √d)^power: where both views are the same its gradient is taken to be 0."""
     return (torch.linalg.vector_norm(z_a - z_b, dim=1) / z_a.shape[1] ** 0.5).pow(power).mean()
 
