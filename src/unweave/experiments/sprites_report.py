@@ -101,7 +101,8 @@ RULE_LINES = (
     "the standard λ on. *Geometric* is our rule: λ begins where the raised ones do, grows by the same factor each step",
     "while c > ε, and gives way where the variance or the effective rank of the space falls below a floor; with it",
     "Barlow Twins takes 1 − C at the first power, and VICReg in weak views the distance of two views at the power of",
-    "1.5, since the pull of a square fades near invariance. *Squared* is the same rule without that.",
+    "1.5, since the pull of a square fades near invariance. *Squared* is the same rule without that; VICReg's λ",
+    "then grows earlier and further.",
     "",
 )
 
