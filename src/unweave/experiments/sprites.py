@@ -61,8 +61,6 @@ class Method:
     """The largest λ the collapse-safe rule can come to."""
     floor: float
     """It gives way where the variance falls below this."""
-    min_rank: float = 1.6
-    """And where the effective rank falls below four fifths of what it should be: three shapes span two directions."""
     lr: float = 2e-3
     """VICReg's is lower: at 2e-3 its rank falls from 50 to 3 within the first 50 steps, and it learns hardly at all."""
     grows: tuple[float, float] = (0.3, 0.8)
@@ -110,6 +108,8 @@ METHODS = {
         near=Near(BarlowTwins(power=1), top=3000.0),
     ),
 }
+RANK = 1.6
+"""And where the effective rank does: three shapes span two directions."""
 RAISED = (0.3, 0.6)
 """The shares of the steps between which a standard λ is raised to what it is."""
 KINDS = (
@@ -286,5 +286,5 @@ def weights_rule(rule: str, method: Method, config: SpritesConfig) -> DualAscent
     if rule == "paper":
         return replace(moving, min_variance=0.0)
     growth = math.log(method.top / method.start) / max(1, last - first)
-    guard = replace(moving, min_variance=method.floor, min_rank=method.min_rank)
+    guard = replace(moving, min_variance=method.floor, min_rank=RANK)
     return replace(guard, rule="geometric", lr=growth, start=method.start, maximum=method.top)
