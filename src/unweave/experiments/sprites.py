@@ -155,7 +155,7 @@ QUICK = SpritesConfig(
     backbone="small",
     hidden=256,
     batch=64,
-    steps=3000,
+    steps=2400,
     scored=8000,
 )
 
