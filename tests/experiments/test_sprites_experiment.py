@@ -89,7 +89,8 @@ def test_vicregs_weight_grows_later_and_less_far_in_weak_views(strength):
 
 def test_on_the_square_our_rule_is_the_same_and_makes_no_second_row_where_all_is():
     method = METHODS["barlow_twins"]
-    assert weights_rule("squared", method, SpritesConfig()) == weights_rule("geometric", method, SpritesConfig())
+    for taken in (method, method.for_row("geometric", "weak")):
+        assert weights_rule("squared", method, SpritesConfig()) == weights_rule("geometric", taken, SpritesConfig())
     assert list(rows(SpritesConfig(), 0, "simclr squared")) == []
     assert len(list(rows(SpritesConfig(), 0, "barlow_twins squared"))) == 3
 
