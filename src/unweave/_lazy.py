@@ -1,4 +1,4 @@
-"""Names that are imported when they are first used (PEP 562): torch takes seconds to import, help should not."""
+"""Lazy imports (PEP 562): importing torch takes seconds, and ``unweave --help`` needs none of it."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -6,11 +6,13 @@ from typing import Any
 
 
 def attach(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` for a package whose submodules (keys) hold its public names (values)."""
+    """``__getattr__`` and ``__dir__`` for a package whose submodules (keys) define its public names (values).
+
+    A public name cannot be the name of a submodule: once imported, the submodule would take its place.
+    """
     where = {name: home for home, names in homes.items() for name in names}
 
     def __getattr__(name: str) -> Any:
-        # A submodule that shares its name with what it holds yields to that: the import system finds the module itself.
         if name in where:
             return getattr(import_module(f"{package}.{where[name]}"), name)
         if name in homes:

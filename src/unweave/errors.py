@@ -1,5 +1,16 @@
-"""What is raised when the user, not the library, is mistaken."""
+"""The error raised for a user's mistake."""
 
 
 class UnweaveError(ValueError):
-    """A mistake the user can mend: one line that names the value given and the remedy."""
+    """A mistake that the user can correct: one line with the value given, what is accepted and a remedy.
+
+    Names of arguments are written in backticks. The command line prints them as flags: `max_bad` becomes ``--max-bad``.
+
+    Examples:
+        >>> import unweave as uw
+        >>> try:
+        ...     uw.SimCLR(temperature=0)
+        ... except uw.UnweaveError as error:
+        ...     print(error)
+        SimCLR: `temperature` must be positive, not 0
+    """

@@ -1,7 +1,4 @@
-"""The little this library needs to know about running as several processes.
-
-Everything here is the identity on one process.
-"""
+"""The state of ``torch.distributed``, and a gather that carries gradients. On one process each is the identity."""
 
 import os
 from typing import Any
@@ -12,25 +9,25 @@ from torch import Tensor
 
 
 def world_size() -> int:
-    """How many processes train together: 1 unless ``torch.distributed`` is running."""
+    """The number of processes that train together: 1 unless ``torch.distributed`` is running."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """The place of this process among them."""
+    """The rank of this process."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
-def processes_here() -> int:
-    """How many of them run on this machine, as their launcher tells."""
-    if (told := os.environ.get("LOCAL_WORLD_SIZE", "")).isdigit():  # torchrun's, known before they are connected
-        return int(told)
+def local_world_size() -> int:
+    """The number of processes on this machine, as set by torchrun or Slurm."""
+    if (torchrun := os.environ.get("LOCAL_WORLD_SIZE", "")).isdigit():  # known before the processes are connected
+        return int(torchrun)
     slurm = os.environ.get("SLURM_NTASKS_PER_NODE", "")
     return min(int(slurm), world_size()) if slurm.isdigit() else world_size()
 
 
 class _Gather(torch.autograd.Function):
-    """Concatenates the rows of all processes; its adjoint sums what every process sends back to our rows."""
+    """Concatenates the rows of all processes; the backward pass sums the gradients that reach this process's rows."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor) -> Tensor:
@@ -47,11 +44,11 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(local: Tensor) -> Tensor:
-    """Rows of every process, in the order of their ranks, carrying the gradient.
+    """The rows of every process in the order of their ranks, with gradients. Every process brings the same number.
 
-    A loss computed from gathered rows is the same number on every process. Summing in the backward pass, together with
-    the averaging over processes that data-parallel training does, gives exactly the gradient of one process on the
-    whole batch. Every process must bring the same number of rows.
+    Notes:
+        A loss computed from gathered rows is the same number on every process. The sum in the backward pass, together
+        with the average over processes in data-parallel training, gives the gradient of one process on the whole batch.
     """
     if world_size() == 1:
         return local
