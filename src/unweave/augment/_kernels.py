@@ -1,11 +1,11 @@
-"""The transforms that cost most, as GPU kernels in Triton.
+"""GPU kernels, in Triton, of the transforms that cost most.
 
-One program handles a block of one image's pixels, so that what is drawn for the image (its window, the order of its
-adjustments, whether it is transformed at all) is a scalar: a program takes only the branches its image needs, and an
-image that is not on costs nothing. Everything is float32 but the input of a crop, which may be uint8.
+One program processes a block of one image's pixels, so that an image's parameters (its window, the order of its
+adjustments, whether it is transformed at all) are scalars: a program takes only the branches its image needs, and an
+image that is not on costs nothing. Everything is float32 except the input of a crop, which may be uint8.
 
-The same mathematics stand in ``_resample.py`` and ``color.py`` in plain torch, which is what runs elsewhere and what
-these are tested against. ``TRITON_INTERPRET=1`` runs them on a CPU.
+``_resample.py`` and ``color.py`` have the same mathematics in torch, which runs elsewhere and which the kernels are
+tested against. ``TRITON_INTERPRET=1`` runs the kernels on a CPU.
 """
 
 import math
@@ -18,7 +18,7 @@ from torch import Tensor
 BLOCK = 1024
 """Pixels of one program."""
 CROP_BLOCK, BLUR_BLOCK = 512, 256
-"""The same where neighbours are looked at: more programs in flight hide the loads."""
+"""The same for kernels that read neighbouring pixels: more programs in flight hide the latency of the loads."""
 
 
 @triton.jit
@@ -181,7 +181,7 @@ def _jitter_mean(
     P: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The luma that contrast will see, summed over the block: only what comes before contrast is done."""
+    """The luma at the point where contrast is applied, summed over the block."""
     image = tl.program_id(0).to(tl.int64)
     if tl.load(on + image) != 0:
         place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

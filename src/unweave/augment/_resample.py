@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unweave.constants import constant
+from unweave.device_cache import cached_tensor
 
 Filter = Literal["bilinear", "bicubic"]
 
@@ -34,7 +34,7 @@ def window_weights(
 ) -> Tensor:
     """Weights (n, n_out, n_in) that resize the window [start, start + length) to n_out pixels, antialiased.
 
-    Pixels outside the window do not count, as if it had been cut out before; ``flip`` (n,) mirrors the output.
+    Pixels outside the window have no weight, as if it had been cut out first; ``flip`` (n,) mirrors the output.
     """
     pixel = torch.arange(n_in, device=start.device, dtype=torch.float32)
     place = torch.arange(n_out, device=start.device, dtype=torch.float32) + 0.5
@@ -69,7 +69,7 @@ def crop_one_by_one(
     size: tuple[int, int],
     filter: Filter,
 ) -> Tensor:
-    """The same by torch's own antialiased resize, an image at a time: faster for large images on a CPU."""
+    """The same with torch's antialiased resize, one image at a time: faster for large images on a CPU."""
     out = torch.empty(*images.shape[:2], *size)
     windows = torch.stack([top, left, height, width, flip.to(top.dtype)], 1).int().tolist()
     for to, image, (y, x, h, w, mirror) in zip(out, images, windows, strict=True):
@@ -82,7 +82,7 @@ def crop_one_by_one(
 
 def gaussian_blur(images: Tensor, sigma: Tensor, width: int, height: int) -> Tensor:
     """A Gaussian of each image's own sigma (n,), cut to width × height taps, the edges reflected."""
-    # Images stand where convolutions have channels, so that each can have a kernel of its own.
+    # Images take the place of channels in a grouped convolution, so that each has its own kernel.
     x = F.pad(images.transpose(0, 1), (width // 2, width // 2, height // 2, height // 2), mode="reflect")
     x = F.conv2d(x, _gaussian(sigma, width).view(-1, 1, 1, width), groups=len(images))
     x = F.conv2d(x, _gaussian(sigma, height).view(-1, 1, height, 1), groups=len(images))
@@ -96,12 +96,17 @@ def _gaussian(sigma: Tensor, taps: int) -> Tensor:
 
 
 def warp(images: Tensor, matrices: Tensor, mode: str) -> Tensor:
-    """Images resampled along affine maps; outside an image there is black.
+    """Images resampled along affine maps; pixels outside the image are black.
 
-    ``matrices`` (n, 3, 3) take an output pixel to the input pixel it shows, in pixels from the image's centre.
+    ``matrices`` (n, 3, 3) map an output pixel to the input pixel it shows, in pixels from the image's centre.
+
+    Examples:
+        >>> left = torch.tensor([[[1.0, 0, 1], [0, 1, 0], [0, 0, 1]]])  # shows the pixel to the right: moves left
+        >>> warp(torch.tensor([1.0, 2, 3]).view(1, 1, 1, 3), left, "nearest").flatten()
+        tensor([2., 3., 0.])
     """
     h, w = images.shape[2:]
-    to_pixels = constant((w / 2, h / 2, 1.0), images.device)
+    to_pixels = cached_tensor((w / 2, h / 2, 1.0), images.device)
     # affine_grid works in coordinates that run from −1 to 1: scale in, apply, scale out.
     normalised = matrices * to_pixels / to_pixels[:, None]
     grid = F.affine_grid(normalised[:, :2].to(images.dtype), list(images.shape), align_corners=False)

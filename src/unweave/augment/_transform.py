@@ -1,7 +1,7 @@
-"""What a transform is: n×k uniform numbers → parameters, one row an image → images.
+"""What a transform is: uniform numbers (n, k) → parameters, one row per image → images.
 
-Drawing is apart from applying, so that two views can be given the same parameters: sharing a group of transforms
-between the views of some images is then one ``torch.where`` on plain tensors.
+Parameters are drawn separately from being applied, so that two views can be given the same parameters: sharing a group
+of transforms between the views of some images is one ``torch.where`` on plain tensors.
 
 Legend: n images, c channels, h×w pixels.
 """
@@ -14,44 +14,53 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from unweave.describe import Described
 from unweave.errors import UnweaveError
 
 Params = dict[str, Tensor]
 Size = tuple[int, int]
 
 
-class Transform:
+class Transform(Described):
     """Base of all transforms.
 
     A subclass says how many uniform numbers one image needs (``draws``), turns them into parameters (``_draw``) and
-    applies parameters to images (``apply``). ``p`` is the probability with which an image is transformed at all; the
-    outcome is the parameter ``"on"``.
+    applies parameters to images (``apply``). ``p`` is the probability that an image is transformed at all; the outcome
+    is the parameter ``"on"``.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> class Invert(A.Transform):
+        ...     def apply(self, images, params):
+        ...         return torch.where(params["on"].view(-1, 1, 1, 1), 1 - images, images)
+        >>> Invert(p=1.0)(torch.zeros(1, 3, 2, 2)).unique()
+        tensor([1.])
     """
 
     draws: int = 0
 
     def __init__(self, *, p: float = 1.0) -> None:
         if not 0 <= p <= 1:
-            raise UnweaveError(f"{type(self).__name__}: p is a probability in [0, 1], not {p}")
+            raise UnweaveError(f"{type(self).__name__}: `p` is a probability in [0, 1], not {p}")
         self.p = p
 
     def _draw(self, u: Tensor, size: Size) -> Params:
-        """Parameters from uniform numbers ``u`` (n, draws); ``size`` is the height and width of the images."""
+        """Parameters from uniform numbers ``u`` (n, draws), for images of height and width ``size``."""
         return {}
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
-        """Float images (n, c, h, w) in [0, 1], transformed by ``params``, one row an image."""
+        """Float images (n, c, h, w) in [0, 1], transformed by ``params``, one row per image."""
         raise NotImplementedError
 
     def output_size(self, size: Size) -> Size:
-        """Height and width of what ``apply`` gives for images of this size."""
+        """Height and width of the outcome for images of this size."""
         return size
 
     def check(self, channels: int, size: Size) -> None:
-        """Raises where images of this kind cannot be transformed."""
+        """Raises ``UnweaveError`` where images of this kind cannot be transformed."""
 
     def fixed(self) -> dict[str, object]:
-        """What is not drawn: two transforms may exchange parameters only where this agrees."""
+        """The settings that are not drawn at random: two transforms may share parameters only where these agree."""
         return {}
 
     def parameters(self, u: Tensor, size: Size) -> Params:
@@ -70,7 +79,7 @@ class Transform:
         return self.parameters(torch.rand(n, 1 + self.draws, generator=generator, device=device), size)
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draws and applies: for a quick look, or for a pipeline that shares nothing."""
+        """Draws parameters and applies them."""
         check_images(images)
         images = as_float(images)
         size = (images.shape[-2], images.shape[-1])
@@ -83,18 +92,17 @@ class Transform:
 
 
 class RowTransform(Transform):
-    """A transform that leaves the images' size alone and touches only those that are on.
+    """A transform that keeps the images' size and changes only the images that are on.
 
-    A subclass says what becomes of the images that are on (``_change``), and may bring a GPU kernel that does so in
-    place (``_kernel``).
+    A subclass computes the changed images (``_change``), and may have a GPU kernel that works in place (``_kernel``).
     """
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
-        """A changed copy."""
+        """A transformed copy."""
         return self.overwrite(images.clone(memory_format=torch.contiguous_format), params)
 
     def overwrite(self, images: Tensor, params: Params) -> Tensor:
-        """The same, in place: for a pipeline that owns its images."""
+        """The same in place, for a pipeline that owns its images."""
         if images.is_cuda:
             (self._kernel if triton_works() and images.is_contiguous() else self._select)(images, params)
             return images
@@ -106,21 +114,21 @@ class RowTransform(Transform):
         return images
 
     def _change(self, images: Tensor, params: Params) -> Tensor:
-        """What becomes of images that are all on."""
+        """The changed images, all of them being on."""
         raise NotImplementedError
 
     def _kernel(self, images: Tensor, params: Params) -> None:
-        """The same in place on a GPU, for the images that are on."""
+        """The same in place on a GPU."""
         self._select(images, params)
 
     def _select(self, images: Tensor, params: Params) -> None:
-        """Changes all and keeps those that are on: no number has to travel to the host."""
+        """Changes all images and keeps the result for those that are on, without a value being read by the host."""
         images.copy_(torch.where(params["on"].view(-1, 1, 1, 1), self._change(images, params), images))
 
 
 @cache
 def triton_works() -> bool:
-    """Whether the GPU kernels can be had: Triton compiles them here, which wants a C compiler and Python's headers."""
+    """Whether Triton can compile the GPU kernels, which needs a C compiler and Python's headers."""
     if find_spec("triton") is None:
         return False
     try:
@@ -128,11 +136,11 @@ def triton_works() -> bool:
 
         on = torch.ones(1, dtype=torch.bool, device="cuda")
         _kernels.solarize_(torch.zeros(1, 3, 8, 8, device="cuda"), on, 0.5)
-    except Exception as error:  # the compiler's, the linker's, Triton's own: they have no common base
+    except Exception as error:  # errors of the compiler, the linker and Triton have no common base
         reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
         warnings.warn(
-            f"GPU kernels cannot be compiled on this machine, views are made by slower ones: {reason[:200]} (a C "
-            "compiler and Python's headers are needed: on Debian, apt install gcc python3-dev)",
+            f"the GPU kernels cannot be compiled on this machine, slower code is used: {reason[:200]} (they need a C "
+            "compiler and Python's headers: on Debian, apt install gcc python3-dev)",
             stacklevel=2,
         )
         return False
@@ -140,7 +148,7 @@ def triton_works() -> bool:
 
 
 def as_float(images: Tensor) -> Tensor:
-    """float32: uint8 to [0, 1], floats as they are."""
+    """float32 images: uint8 divided by 255, floats unchanged."""
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
@@ -160,24 +168,24 @@ def check_images(images: Tensor) -> None:
         return
     if not images.is_floating_point():
         raise UnweaveError(f"images must be uint8 or float, not {images.dtype}")
-    if not images.is_cuda:  # on a GPU the look would wait for everything before it
+    if not images.is_cuda:  # on a GPU the check would wait for the work queued before it
         low, high = (x.item() for x in images.aminmax())
         if not (low >= -1e-3 and high <= 1 + 1e-3):
             raise UnweaveError(
-                f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]; divide by 255, and leave normalisation "
-                "to Views(always=[Normalize(…)])"
+                f"float images must lie in [0, 1], not [{low:.3g}, {high:.3g}]; divide by 255, and normalise in "
+                "Views(ungrouped=[Normalize(…)])"
             )
 
 
 def between(u: Tensor, low: float, high: float) -> Tensor:
-    """Uniform numbers in [0, 1) stretched to [low, high)."""
+    """Uniform numbers in [0, 1) scaled to [low, high)."""
     return low + (high - low) * u
 
 
 def as_range(
     name: str, value: float | Sequence[float], *, low: float, high: float = float("inf")
 ) -> tuple[float, float]:
-    """A (minimum, maximum) pair that lies in [low, high], or the reason why not."""
+    """``value`` as a (minimum, maximum) pair within [low, high]; raises otherwise."""
     pair = tuple(value) if isinstance(value, Sequence) else None
     if pair is None or len(pair) != 2 or not low <= pair[0] <= pair[1] <= high:
         raise UnweaveError(f"{name} must be a (minimum, maximum) pair within [{low}, {high}], not {value!r}")

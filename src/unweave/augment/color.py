@@ -1,4 +1,4 @@
-"""Transforms that change the values of pixels and leave them where they are."""
+"""Transforms that change the values of pixels and not their places."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unweave.augment._transform import Params, RowTransform, Size, Transform, as_range, between
-from unweave.constants import constant
+from unweave.device_cache import cached_tensor
 from unweave.errors import UnweaveError
 
 
@@ -34,7 +34,7 @@ def adjust_saturation_(images: Tensor, factor: Tensor) -> None:
 
 
 def adjust_hue_(images: Tensor, shift: Tensor) -> None:
-    """The hue turned by ``shift`` (n, 1, 1, 1) of a full circle, value and saturation kept."""
+    """The hue shifted by ``shift`` (n, 1, 1, 1) of a full circle, at the same value and saturation."""
     red, green, blue = images.split(1, 1)
     value = images.amax(1, keepdim=True)
     chroma = value - images.amin(1, keepdim=True)
@@ -42,13 +42,13 @@ def adjust_hue_(images: Tensor, shift: Tensor) -> None:
     hue = torch.where(is_red, green - blue, torch.where(is_green, blue - red, red - green))
     hue.div_(chroma.clamp(min=1e-12)).add_(torch.where(is_red, 0.0, torch.where(is_green, 2.0, 4.0))).add_(6 * shift)
     # Back to RGB by one formula for all three channels: value − chroma·clamp(min(k, 4 − k), 0, 1), k from 0 to 6.
-    k = hue + constant((5.0, 3.0, 1.0), images.device).view(3, 1, 1)
+    k = hue + cached_tensor((5.0, 3.0, 1.0), images.device).view(3, 1, 1)
     k.sub_((k / 6).floor_(), alpha=6)
     torch.addcmul(value, torch.minimum(k, 4 - k).clamp_(0, 1), chroma, value=-1, out=images)
 
 
 CACHED = 2**17
-"""Numbers worked on at a time, so that a CPU keeps them in its cache."""
+"""Numbers processed at a time, so that they stay in a CPU's cache."""
 
 
 class _ColorTransform(RowTransform):
@@ -58,11 +58,12 @@ class _ColorTransform(RowTransform):
 
 
 class ColorJitter(_ColorTransform):
-    """Brightness, contrast, saturation and hue, each image in an order of its own. As torchvision's, plus ``p``.
+    """Brightness, contrast, saturation and hue, in a random order for each image. As torchvision's, plus ``p``.
 
-    >>> import torch, unweave.augment as A
-    >>> A.ColorJitter(0.4, 0.4, 0.2, 0.1, p=0.8)(torch.rand(4, 3, 32, 32)).shape
-    torch.Size([4, 3, 32, 32])
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.ColorJitter(0.4, 0.4, 0.2, 0.1, p=0.8)(torch.rand(4, 3, 32, 32)).shape
+        torch.Size([4, 3, 32, 32])
     """
 
     names = ("brightness", "contrast", "saturation", "hue")
@@ -88,16 +89,16 @@ class ColorJitter(_ColorTransform):
         centre, low, high = (0.0, -0.5, 0.5) if name == "hue" else (1.0, 0.0, float("inf"))
         if isinstance(value, (int, float)):
             if value < 0:
-                raise UnweaveError(f"ColorJitter: {name} cannot be negative: {value}")
+                raise UnweaveError(f"ColorJitter: `{name}` cannot be negative: {value}")
             value = (max(centre - value, low) if name != "hue" else -value, centre + value)
-        return as_range(f"ColorJitter: {name}", value, low=low, high=high)
+        return as_range(f"ColorJitter: `{name}`", value, low=low, high=high)
 
     def _draw(self, u: Tensor, size: Size) -> Params:
         params: Params = {name: between(u[:, i], *getattr(self, name)) for i, name in enumerate(self.names)}
         return {**params, "order": u[:, 4:8].argsort(1)}
 
     def _change(self, images: Tensor, params: Params) -> Tensor:
-        """Images with the same order go together."""
+        """Images with the same order are processed together."""
         adjust = (adjust_brightness_, adjust_contrast_, adjust_saturation_, adjust_hue_)
         identity = ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0))
         active = [getattr(self, name) != identity[i] for i, name in enumerate(self.names)]
@@ -120,7 +121,14 @@ class ColorJitter(_ColorTransform):
 
 
 class RandomGrayscale(_ColorTransform):
-    """Three equal channels of luma. As torchvision's."""
+    """Three equal channels of luma. As torchvision's.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> gray = A.RandomGrayscale(p=1.0)(torch.rand(2, 3, 4, 4))
+        >>> torch.equal(gray[:, 0], gray[:, 1])
+        True
+    """
 
     def __init__(self, *, p: float = 0.1) -> None:
         super().__init__(p=p)
@@ -135,13 +143,19 @@ class RandomGrayscale(_ColorTransform):
 
 
 class RandomSolarize(RowTransform):
-    """Inverts every value at or above ``threshold``, on the scale 0 to 1. As torchvision's on float images."""
+    """Inverts every value at or above ``threshold``, on the scale 0 to 1. As torchvision's on float images.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomSolarize(0.5, p=1.0)(torch.tensor([0.25, 0.75]).view(1, 1, 1, 2)).flatten()
+        tensor([0.2500, 0.2500])
+    """
 
     def __init__(self, threshold: float = 0.5, *, p: float = 0.5) -> None:
         super().__init__(p=p)
         if not 0 <= threshold <= 1:
             raise UnweaveError(
-                f"RandomSolarize: threshold is on the scale 0 to 1, not {threshold}; divide a uint8 threshold by 255"
+                f"RandomSolarize: `threshold` is on the scale 0 to 1, not {threshold}; divide a uint8 threshold by 255"
             )
         self.threshold = threshold
 
@@ -159,12 +173,20 @@ class RandomSolarize(RowTransform):
 
 
 class Normalize(Transform):
-    """(image − mean) / std, channel by channel. As torchvision's."""
+    """(image − mean) / std, channel by channel. As torchvision's.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.Normalize((0.5,) * 3, (0.25,) * 3)(torch.ones(1, 3, 1, 1)).flatten()
+        tensor([2., 2., 2.])
+    """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         if len(mean) != len(std) or min(std, default=0) <= 0:
-            raise UnweaveError(f"Normalize: mean and positive std of the same length, not {mean!r} and {std!r}")
+            raise UnweaveError(
+                f"Normalize: `mean` and positive `std` must have the same length, not {mean!r} and {std!r}"
+            )
         self.mean, self.std = tuple(map(float, mean)), tuple(map(float, std))
 
     def check(self, channels: int, size: Size) -> None:
@@ -173,11 +195,11 @@ class Normalize(Transform):
             raise UnweaveError(f"Normalize has {len(self.mean)} means for images with {channels} channels")
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
-        """Normalises all."""
-        mean = constant(self.mean, images.device, images.dtype).view(-1, 1, 1)
-        std = constant(self.std, images.device, images.dtype).view(-1, 1, 1)
+        """Normalises all images."""
+        mean = cached_tensor(self.mean, images.device, images.dtype).view(-1, 1, 1)
+        std = cached_tensor(self.std, images.device, images.dtype).view(-1, 1, 1)
         return (images - mean) / std
 
     def fixed(self) -> dict[str, object]:
-        """All there is."""
+        """Mean and standard deviation."""
         return {"mean": self.mean, "std": self.std}

@@ -25,12 +25,13 @@ WINDOW = ("top", "left", "height", "width")
 class RandomResizedCrop(Transform):
     """A window of random area and aspect ratio, resized with antialiasing. As torchvision's, plus ``p``.
 
-    An image that is not cropped (``p`` < 1) is resized whole. Several windows are drawn and the first that fits is
-    taken; where none of ten fits, the largest central one within ``ratio``.
+    An image that is not cropped (``p`` < 1) is resized whole. Ten windows are drawn and the first that fits is used;
+    if none fits, the largest central one within ``ratio``.
 
-    >>> import torch, unweave.augment as A
-    >>> A.RandomResizedCrop(32)(torch.zeros(4, 3, 48, 64, dtype=torch.uint8)).shape
-    torch.Size([4, 3, 32, 32])
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomResizedCrop(32)(torch.zeros(4, 3, 48, 64, dtype=torch.uint8)).shape
+        torch.Size([4, 3, 32, 32])
     """
 
     tries = 10
@@ -48,11 +49,11 @@ class RandomResizedCrop(Transform):
         super().__init__(p=p)
         self.size = (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))
         if min(self.size) < 1:
-            raise UnweaveError(f"RandomResizedCrop: size must be at least 1 pixel, not {size}")
-        self.scale = as_range("RandomResizedCrop: scale", scale, low=0, high=1)
-        self.ratio = as_range("RandomResizedCrop: ratio", ratio, low=1e-6)
+            raise UnweaveError(f"RandomResizedCrop: `size` must be at least 1 pixel, not {size}")
+        self.scale = as_range("RandomResizedCrop: `scale`", scale, low=0, high=1)
+        self.ratio = as_range("RandomResizedCrop: `ratio`", ratio, low=1e-6)
         if interpolation not in ("bilinear", "bicubic"):
-            raise UnweaveError(f"RandomResizedCrop: interpolation is 'bilinear' or 'bicubic', not {interpolation!r}")
+            raise UnweaveError(f"RandomResizedCrop: `interpolation` is 'bilinear' or 'bicubic', not {interpolation!r}")
         self.interpolation = interpolation
 
     def _draw(self, u: Tensor, size: Size) -> Params:
@@ -91,7 +92,7 @@ class RandomResizedCrop(Transform):
         return (size[0] - h) // 2, (size[1] - w) // 2, h, w
 
     def apply(self, images: Tensor, params: Params, flip: Tensor | None = None) -> Tensor:
-        """Crops and resizes; takes uint8 too. ``flip`` (n,) mirrors the outcome at no cost."""
+        """Crops and resizes uint8 or float images; ``flip`` (n,) mirrors the outcome in the same resampling."""
         top, left, height, width = (params[name] for name in WINDOW)
         flip = torch.zeros_like(params["on"]) if flip is None else flip
         if images.is_cuda and triton_works():
@@ -119,7 +120,13 @@ class RandomResizedCrop(Transform):
 
 
 class RandomHorizontalFlip(RowTransform):
-    """Mirrors left and right. After a ``RandomResizedCrop`` it is part of the same resampling."""
+    """Mirrors left and right. As torchvision's; after a ``RandomResizedCrop`` it is part of the same resampling.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomHorizontalFlip(p=1.0)(torch.tensor([0.0, 1.0]).view(1, 1, 1, 2)).flatten()
+        tensor([1., 0.])
+    """
 
     def __init__(self, *, p: float = 0.5) -> None:
         super().__init__(p=p)
@@ -129,18 +136,27 @@ class RandomHorizontalFlip(RowTransform):
 
 
 class AffineTransform(Transform):
-    """A map that keeps lines straight; neighbours of this kind are multiplied and resample once."""
+    """Base of affine maps. Adjacent ones are multiplied, so that the image is resampled once.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> class Mirror(A.AffineTransform):
+        ...     def matrix(self, params):
+        ...         return torch.diag(torch.tensor([-1.0, 1.0, 1.0])).expand(len(params["on"]), 3, 3)
+        >>> Mirror()(torch.tensor([0.0, 1.0]).view(1, 1, 1, 2)).flatten()
+        tensor([1., 0.])
+    """
 
     def __init__(self, interpolation: Literal["bilinear", "nearest"] = "bilinear", *, p: float = 1.0) -> None:
         super().__init__(p=p)
         if interpolation not in ("bilinear", "nearest"):
             raise UnweaveError(
-                f"{type(self).__name__}: interpolation is 'bilinear' or 'nearest', not {interpolation!r}"
+                f"{type(self).__name__}: `interpolation` is 'bilinear' or 'nearest', not {interpolation!r}"
             )
         self.interpolation = interpolation
 
     def matrix(self, params: Params) -> Tensor:
-        """(n, 3, 3): from an output pixel to the input pixel it shows, in pixels from the image's centre."""
+        """(n, 3, 3), from an output pixel to the input pixel it shows, in pixels from the image's centre."""
         raise NotImplementedError
 
     def matrix_where_on(self, params: Params) -> Tensor:
@@ -165,7 +181,13 @@ def _stack3x3(rows: list[list[Tensor]]) -> Tensor:
 
 
 class RandomRotation(AffineTransform):
-    """Turns about the image's centre by a uniform angle in degrees, counter-clockwise. As torchvision's, plus ``p``."""
+    """Rotates about the image's centre by a uniform angle in degrees, counter-clockwise. As torchvision's, plus ``p``.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomRotation(180, p=0.5)(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 3, 16, 16])
+    """
 
     draws = 1
 
@@ -179,9 +201,11 @@ class RandomRotation(AffineTransform):
         super().__init__(interpolation, p=p)
         if isinstance(degrees, (int, float)):
             if degrees < 0:
-                raise UnweaveError(f"RandomRotation: one number means ±degrees and cannot be negative: {degrees}")
+                raise UnweaveError(
+                    f"RandomRotation: `degrees` as one number means ±degrees and cannot be negative: {degrees}"
+                )
             degrees = (-float(degrees), float(degrees))
-        self.degrees = as_range("RandomRotation: degrees", degrees, low=-math.inf)
+        self.degrees = as_range("RandomRotation: `degrees`", degrees, low=-math.inf)
 
     def _draw(self, u: Tensor, size: Size) -> Params:
         return {"angle": between(u[:, 0], *self.degrees)}
@@ -194,7 +218,13 @@ class RandomRotation(AffineTransform):
 
 
 class RandomTranslation(AffineTransform):
-    """Moves by whole pixels, up to a fraction of the width and height: torchvision's ``RandomAffine(0, translate)``."""
+    """Moves by whole pixels, up to a fraction of the width and height: torchvision's ``RandomAffine(0, translate)``.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomTranslation((0.2, 0.2))(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 3, 16, 16])
+    """
 
     draws = 2
 
@@ -208,7 +238,7 @@ class RandomTranslation(AffineTransform):
         super().__init__(interpolation, p=p)
         if not (isinstance(translate, Sequence) and len(translate) == 2 and all(0 <= t <= 1 for t in translate)):
             raise UnweaveError(
-                f"RandomTranslation: translate is two fractions in [0, 1], (of width, of height), not {translate!r}"
+                f"RandomTranslation: `translate` is two fractions in [0, 1], (of width, of height), not {translate!r}"
             )
         self.translate = (float(translate[0]), float(translate[1]))
 
@@ -224,7 +254,13 @@ class RandomTranslation(AffineTransform):
 
 
 class RandomZoom(AffineTransform):
-    """Enlarges by a uniform factor about the image's centre: torchvision's ``RandomAffine(0, scale=scale)``."""
+    """Enlarges by a uniform factor about the image's centre: torchvision's ``RandomAffine(0, scale=scale)``.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomZoom((0.8, 1.25))(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 3, 16, 16])
+    """
 
     draws = 1
 
@@ -236,7 +272,7 @@ class RandomZoom(AffineTransform):
         p: float = 1.0,
     ) -> None:
         super().__init__(interpolation, p=p)
-        self.scale = as_range("RandomZoom: scale", scale, low=1e-6)
+        self.scale = as_range("RandomZoom: `scale`", scale, low=1e-6)
 
     def _draw(self, u: Tensor, size: Size) -> Params:
         return {"scale": between(u[:, 0], *self.scale)}
@@ -249,10 +285,15 @@ class RandomZoom(AffineTransform):
 
 
 class RandomPadOrCrop(RandomZoom):
-    """Half of the images are padded with black, half are cropped about their centre; both go back to their size.
+    """Half of the images are padded with black, half are cropped about their centre; both are resized to their size.
 
     The zoom of the ColorDSprites experiments: padded by up to int(side/10·s − 1) pixels on every side, or cropped to
-    between int(side/s) pixels and all. Both are a change of scale about the centre.
+    between int(side/s) pixels and the whole. Both are a change of scale about the centre.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.RandomPadOrCrop(2.0)(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 3, 16, 16])
     """
 
     draws = 2
@@ -261,7 +302,7 @@ class RandomPadOrCrop(RandomZoom):
         self, strength: float, interpolation: Literal["bilinear", "nearest"] = "bilinear", *, p: float = 1.0
     ) -> None:
         if strength < 1:
-            raise UnweaveError(f"RandomPadOrCrop: strength must be at least 1, not {strength}")
+            raise UnweaveError(f"RandomPadOrCrop: `strength` must be at least 1, not {strength}")
         super().__init__((1 / strength, strength), interpolation, p=p)
         self.strength = strength
 
@@ -274,7 +315,13 @@ class RandomPadOrCrop(RandomZoom):
 
 
 class GaussianBlur(RowTransform):
-    """Blurs with a Gaussian of uniform width, edges reflected. As torchvision's, plus ``p``."""
+    """Blurs with a Gaussian of uniform width, edges reflected. As torchvision's, plus ``p``.
+
+    Examples:
+        >>> import torch, unweave.augment as A
+        >>> A.GaussianBlur(5, sigma=(0.1, 2.0), p=0.5)(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 3, 16, 16])
+    """
 
     draws = 1
 
@@ -284,10 +331,10 @@ class GaussianBlur(RowTransform):
         super().__init__(p=p)
         kernel = (kernel_size, kernel_size) if isinstance(kernel_size, int) else tuple(kernel_size)
         if len(kernel) != 2 or any(k < 1 or k % 2 == 0 for k in kernel):
-            raise UnweaveError(f"GaussianBlur: kernel_size must be odd and positive, not {kernel_size}")
+            raise UnweaveError(f"GaussianBlur: `kernel_size` must be odd and positive, not {kernel_size}")
         self.kernel_size = (int(kernel[0]), int(kernel[1]))
         self.sigma = as_range(
-            "GaussianBlur: sigma", (sigma, sigma) if isinstance(sigma, (int, float)) else sigma, low=1e-6
+            "GaussianBlur: `sigma`", (sigma, sigma) if isinstance(sigma, (int, float)) else sigma, low=1e-6
         )
 
     def check(self, channels: int, size: Size) -> None:
@@ -295,8 +342,8 @@ class GaussianBlur(RowTransform):
         width, height = self.kernel_size
         if height // 2 >= size[0] or width // 2 >= size[1]:
             raise UnweaveError(
-                f"GaussianBlur: a kernel of {width}×{height} pixels is too wide for images of "
-                f"{size[1]}×{size[0]}; take a smaller kernel_size"
+                f"GaussianBlur: a `kernel_size` of {width}×{height} pixels is too large for images of "
+                f"{size[1]}×{size[0]}; use a smaller one"
             )
 
     def _draw(self, u: Tensor, size: Size) -> Params:

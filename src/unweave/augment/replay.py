@@ -1,4 +1,4 @@
-"""Foreign transforms in a group: torchvision's, kornia's, or any callable on an image."""
+"""Transforms of other libraries in a group: torchvision's, kornia's, or any callable on an image."""
 
 import random
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from unweave.errors import UnweaveError
 
 
 class Replay(Transform):
-    """Lets a random transform of another library stand in a group, image by image.
+    """Wraps a random transform of another library, so that it can be part of a group. One image at a time: slow.
 
-    Its parameter is a seed. Before each image torch's global generator is set to that seed, and afterwards put back, so
-    the same seed gives the same draws: what two views share is what the foreign transform drew. This holds only where
-    all its randomness comes from torch's global CPU generator and depends on nothing but the image's shape, as in
-    torchvision (v1 and v2) and kornia. A transform that draws from Python's or numpy's generator, remembers earlier
-    calls, or whose number of draws hangs on the pixels is refused when this is made. Slow: one image at a time.
+    Its parameter is a seed. For each image torch's global generator is set to that seed and restored afterwards, so
+    equal seeds give equal draws. This requires that all randomness comes from torch's global CPU generator and depends
+    on nothing but the image's shape, as in torchvision (v1 and v2) and kornia. The constructor refuses a transform that
+    draws from Python's or numpy's generator, keeps state between calls, or whose draws depend on the pixels.
 
-    >>> import torch, torchvision.transforms.v2 as T, unweave.augment as A
-    >>> A.Replay(T.RandomPosterize(4))(torch.rand(2, 3, 16, 16).mul(255).byte().float() / 255).shape
-    torch.Size([2, 3, 16, 16])
+    Examples:
+        >>> import torch, torchvision.transforms.v2 as T, unweave.augment as A
+        >>> A.Replay(T.RandomPosterize(4))(torch.rand(2, 3, 16, 16).mul(255).byte().float() / 255).shape
+        torch.Size([2, 3, 16, 16])
     """
 
     draws = 2
@@ -30,7 +30,7 @@ class Replay(Transform):
     def __init__(self, transform: Callable[[Tensor], Tensor], *, uint8: bool | None = None, p: float = 1.0) -> None:
         super().__init__(p=p)
         if not callable(transform):
-            raise UnweaveError(f"Replay takes a transform, not {transform!r}")
+            raise UnweaveError(f"Replay: `transform` must be callable, not {transform!r}")
         if isinstance(transform, torch.nn.Module):
             transform = transform.eval() if type(transform).__module__.startswith("torchvision") else transform
         self.transform = transform
@@ -42,7 +42,7 @@ class Replay(Transform):
         return {"seed": (u[:, 0] * 2**24).long() * 2**24 + (u[:, 1] * 2**24).long()}
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
-        """The foreign transform on each image that is on, under its seed."""
+        """The wrapped transform on each image that is on, with its seed."""
         seeds = params["seed"].tolist()
         ons = params["on"].tolist()
         return torch.stack(
@@ -63,7 +63,7 @@ class Replay(Transform):
         return (out.to(image.dtype) / 255 if out.dtype == torch.uint8 else out).to(image.device)
 
     def _wants_uint8(self) -> bool:
-        """Some transforms (posterize, JPEG) exist for uint8 alone."""
+        """Some transforms (posterize, JPEG) accept uint8 only."""
         try:
             self.transform(torch.rand(1, 3, 32, 32) if self._batched else torch.rand(3, 32, 32))
         except (TypeError, RuntimeError, ValueError):
@@ -71,7 +71,7 @@ class Replay(Transform):
         return False
 
     def _refuse_unless_exact(self) -> None:
-        """Same seed, other global states: same outcome and same number of draws, or it cannot be replayed."""
+        """Checks that one seed gives one outcome and one sequence of draws, whatever the global states."""
         states = random.getstate(), np.random.get_state()  # noqa: NPY002
         try:
             for seed in range(16):
@@ -82,20 +82,20 @@ class Replay(Transform):
                 third = self._one(image, seed)
                 if not (torch.equal(first, again) and torch.equal(first, third)):
                     raise UnweaveError(
-                        f"Replay: {self.transform!r} does not repeat itself under one torch seed (it draws elsewhere "
-                        "or keeps state), so two views cannot share its parameters; use it in `always`, "
-                        "or draw from torch's generator"
+                        f"Replay: {self.transform!r} gives different outcomes for one torch seed (it draws from "
+                        "another generator or keeps state), so two views cannot share its parameters; use torch's "
+                        "generator in it"
                     )
                 if self._draws_used(image, seed) != self._draws_used(image.flip(-1) * 0.5, seed):
                     raise UnweaveError(
-                        f"Replay: what {self.transform!r} draws hangs on the pixels, so two views cannot share it"
+                        f"Replay: the draws of {self.transform!r} depend on the pixels, so two views cannot share it"
                     )
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])  # noqa: NPY002
 
     def _draws_used(self, image: Tensor, seed: int) -> bytes:
-        """The state in which torch's generator is left."""
+        """The state of torch's generator afterwards."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             source = (image * 255).round().to(torch.uint8) if self._uint8 else image

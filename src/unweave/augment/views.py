@@ -1,15 +1,16 @@
-"""Structured views (paper, section 3.1): pairs of views that share one group's parameters, or none.
+"""Structured views (paper, section 3.1): pairs of views that share the parameters of one group of transforms, or none.
 
-    image l of the shuffled global batch ─► pair of kind m = l mod (M + 1)
-    kind 0: all parameters of the two views are drawn apart        they share content
-    kind m: group m's parameters are drawn once, for both views    they share content and style m
+    image l of the shuffled global batch ─► a pair of kind m = l mod (M + 1)
+    kind 0: the parameters of the two views are independent          the views share content
+    kind m: the parameters of group m are drawn once for both        the views share content and style m
 
-Legend: n images, K uniform numbers an image, M groups.
+Legend: n images, K uniform numbers per image, M groups.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -17,19 +18,25 @@ from torch import Tensor
 from unweave.augment._resample import warp
 from unweave.augment._transform import Params, RowTransform, Size, Transform, as_float, check_images, triton_works
 from unweave.augment.geometry import AffineTransform, RandomHorizontalFlip, RandomResizedCrop
+from unweave.describe import Described
+from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
-from unweave.processes import rank, world_size
 
-Transforms = Sequence[Transform]
-Group = Transform | Transforms | tuple[Transforms, Transforms]
+Steps = list[tuple[Transform, Params]]
 RESERVED = ("content", "h", "joint")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two views of each image, and which group's parameters they share: 0 for none, m for the m-th.
+    """Two views of each image, and the group whose parameters they share: 0 for none, m for the m-th.
 
-    ``shared`` stays on the host: it is known before anything is computed, and asking a GPU for it would wait.
+    ``shared`` is on the host: it is known before anything is computed, and reading it from a GPU would wait.
+
+    Examples:
+        >>> import torch, unweave as uw, unweave.augment as A
+        >>> pair = uw.Views({"flip": [A.RandomHorizontalFlip()]})(torch.rand(4, 3, 8, 8))
+        >>> pair.a.shape, pair.shared
+        (torch.Size([4, 3, 8, 8]), tensor([0, 1, 0, 1]))
     """
 
     a: Tensor
@@ -37,59 +44,113 @@ class Pair:
     shared: Tensor
 
 
+class Asymmetric(Described):
+    """Different distributions for the two views: the same transforms in the same order with other settings.
+
+    Where such a group is shared, its parameters are drawn from the first view's distribution or the second's with
+    probability ½, image by image, so that sharing changes neither view's distribution on average.
+
+    Examples:
+        >>> import unweave as uw, unweave.augment as A
+        >>> blur = A.Asymmetric([A.GaussianBlur(7, p=1.0)], [A.GaussianBlur(7, p=0.1)])
+        >>> uw.Views({"blur": blur}).spaces
+        ('content', 'blur')
+    """
+
+    def __init__(self, first: Sequence[Transform], second: Sequence[Transform]) -> None:
+        self.first, self.second = list(first), list(second)
+
+    def __repr__(self) -> str:
+        return f"Asymmetric({self.first}, {self.second})"
+
+
+Group = Transform | Sequence[Transform] | Asymmetric
+
+
+@dataclass(frozen=True)
+class Redraw:
+    """Draws the parameters of every view several times and keeps the draw with the highest score.
+
+    ``score(images, steps)`` gets n images and, for every transform, the parameters of all draws of one view, draw by
+    draw: (tries·n, …). It returns a number for each, (tries·n,). Scores are of each view's own parameters, before a
+    group is shared. Among equal scores the first draw is kept.
+
+    Examples:
+        >>> import torch, unweave as uw, unweave.augment as A
+        >>> def upright(images, steps):
+        ...     [(rotation, parameters)] = steps
+        ...     return -parameters["angle"].abs()
+        >>> views = uw.Views({}, ungrouped=[A.RandomRotation(90)], redraw=A.Redraw(upright, tries=4))
+        >>> views(torch.rand(2, 3, 8, 8)).a.shape
+        torch.Size([2, 3, 8, 8])
+    """
+
+    score: Callable[[Tensor, Steps], Tensor]
+    tries: int = 8
+
+
 @dataclass(frozen=True)
 class _Step:
-    group: int | None  # None: always applied, never shared
+    group: int | None  # None: in no group
     a: Transform
     b: Transform
-    columns: slice  # which of the K uniform numbers are its own
+    columns: slice  # which of the K uniform numbers it uses
 
 
-class Views:
+def pair_kinds(n: int, groups: int, *, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
+    """The kind l mod (M + 1) of each pair (n,), where ``start`` is the first image's place l in the global batch.
+
+    Examples:
+        >>> pair_kinds(5, groups=2)
+        tensor([0, 1, 2, 0, 1])
+    """
+    return torch.arange(start, start + n, device=device) % (groups + 1)
+
+
+class Views(Described):
     """Makes pairs of views from batches of images.
 
     Args:
-        groups: named lists of transforms, applied in their order. A pair of lists ``([…], […])`` gives the two views
-            different distributions; where such a group is shared, its parameters are drawn from the first's or the
-            second's with probability ½, image by image.
-        always: applied after the groups to every view, shared by none; a pair of lists is one for each view.
+        groups: named lists of transforms, applied in their order; ``Asymmetric`` where the two views differ.
+        ungrouped: transforms in no group: applied to every view after the groups, never shared.
         all_pairs: make all M + 1 pairs of every image, instead of pair l mod (M + 1) of image l.
+        redraw: draw each view several times and keep the best draw.
 
-    >>> import torch, unweave.augment as A
-    >>> views = A.Views({"color": [A.ColorJitter(hue=0.5)], "spatial": [A.RandomRotation(180)]})
-    >>> views.spaces
-    ('content', 'color', 'spatial')
-    >>> pair = views(torch.zeros(6, 3, 32, 32, dtype=torch.uint8))
-    >>> pair.shared.tolist()
-    [0, 1, 2, 0, 1, 2]
+    Examples:
+        >>> import torch, unweave as uw, unweave.augment as A
+        >>> views = uw.Views({"color": [A.ColorJitter(hue=0.5)], "spatial": [A.RandomRotation(180)]})
+        >>> views.spaces
+        ('content', 'color', 'spatial')
+        >>> pair = views(torch.zeros(6, 3, 32, 32, dtype=torch.uint8))
+        >>> pair.shared.tolist()
+        [0, 1, 2, 0, 1, 2]
     """
 
     def __init__(
         self,
         groups: Mapping[str, Group],
-        always: Transforms | tuple[Transforms, Transforms] = (),
+        ungrouped: Group = (),
         *,
         all_pairs: bool = False,
+        redraw: Redraw | None = None,
     ) -> None:
         self.groups = tuple(groups)
-        self.all_pairs = all_pairs
+        self.all_pairs, self.redraw = all_pairs, redraw
         for name in self.groups:
             if not isinstance(name, str) or not name or name in RESERVED:
-                raise UnweaveError(f"a group cannot be named {name!r}: {', '.join(RESERVED)} are taken")
+                raise UnweaveError(f"a group cannot be named {name!r}: {', '.join(RESERVED)} have other meanings")
         self._steps: list[_Step] = []
         column = 0
         for group, value in enumerate(groups.values()):
-            for a, b in _sides(self.groups[group], value):
+            for a, b in _both_views(self.groups[group], value):
                 self._steps.append(_Step(group, a, b, slice(column, column := column + 1 + a.draws)))
-        for a, b in _sides("always", always):
+        for a, b in _both_views("ungrouped", ungrouped):
             self._steps.append(_Step(None, a, b, slice(column, column := column + 1 + a.draws)))
         self._columns = column
-        # A hundred small operations, launched one by one, would take a GPU longer than the views themselves.
-        self._compiled_parameters = torch.compile(self.parameters, dynamic=False)
 
     @property
     def spaces(self) -> tuple[str, ...]:
-        """The embedding spaces these views ask for: content, and one for each group."""
+        """The embedding spaces to learn: content, and one for each group."""
         return ("content", *self.groups)
 
     def __call__(
@@ -102,31 +163,28 @@ class Views:
     ) -> Pair:
         """A pair of views of each image (n, c, h, w): uint8, or float in [0, 1]; on any device.
 
-        All randomness comes from ``generator``, of any device: the same seed, the same views. ``start`` is the place of
-        the first image in the global batch of ``total`` images; both are found from ``torch.distributed`` unless given.
-        A generator seeded alike on every process then makes the views that one process would make of the whole batch.
+        All randomness comes from ``generator``, of any device: the same seed gives the same views. ``start`` is the
+        place of the first image in the global batch of ``total`` images; both default to this process's part of the
+        batch. A generator with the same seed on every process makes the views that one process would make of the whole
+        batch.
         """
         n = len(images)
         start = rank() * n if start is None else start
         total = max(world_size() * n, start + n) if total is None else total
         self._check(images, total)
-        u, shared = self.draw_for(images, generator, start, total)
-        return self.pair(images, u, shared, start)
+        draw = partial(self.draw, n, generator=generator, device=images.device, start=start, total=total)
+        u = draw() if self.redraw is None else self._best_draw(images, self.redraw, draw)
+        return self.pair(images, u, start)
 
-    def draw_for(
-        self, images: Tensor, generator: torch.Generator | None, start: int, total: int
-    ) -> tuple[Tensor, Tensor]:
-        """As ``draw``; for views that hang on the image."""
-        return self.draw(len(images), generator=generator, device=images.device, start=start, total=total)
-
-    def pair(self, images: Tensor, u: Tensor, shared: Tensor, start: int = 0) -> Pair:
-        """The views that ``u`` and ``shared``, as drawn, make of the images."""
+    def pair(self, images: Tensor, u: Tensor, start: int = 0) -> Pair:
+        """The views that the uniform numbers ``u``, as ``draw`` gives them, make of the images."""
+        shared = self.kinds(len(images), start)
         kinds = shared if images.device.type == "cpu" else self.kinds(len(images), start, images.device)
         if self.all_pairs:
             images = images.repeat_interleave(len(self.spaces), 0)
-        params_a, params_b = self.fast_parameters(u, kinds, (images.shape[-2], images.shape[-1]))
-        a = run(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
-        b = run(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
+        params_a, params_b = self._fast_parameters(u, kinds, (images.shape[-2], images.shape[-1]))
+        a = apply_transforms(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
+        b = apply_transforms(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
         return Pair(a, b, shared)
 
     def draw(
@@ -137,32 +195,31 @@ class Views:
         device: torch.device | str = "cpu",
         start: int = 0,
         total: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """All that is random about a batch: uniform numbers (2, n, K + M), and which group each image shares (n,).
-
-        With ``all_pairs`` both have n·(M + 1) rows.
-        """
+    ) -> Tensor:
+        """All that is random about a batch: uniform numbers (2, n, K + M); with ``all_pairs``, n·(M + 1) rows."""
         repeat = len(self.spaces) if self.all_pairs else 1
         total = start + n if total is None else total
         source = device if generator is None else generator.device
         u = torch.rand(total * repeat, 2, self._columns + len(self.groups), generator=generator, device=source)
-        u = u[start * repeat : (start + n) * repeat].transpose(0, 1).to(device, non_blocking=True)
-        return u, self.kinds(n, start)
+        return u[start * repeat : (start + n) * repeat].transpose(0, 1).to(device, non_blocking=True)
 
     def kinds(self, n: int, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
-        """Which group each image shares; made where it is needed, since a copy to a GPU cannot be recorded."""
+        """The group that each pair shares, created on ``device``: a copy to a GPU could not be captured in a graph."""
         repeat = len(self.spaces) if self.all_pairs else 1
-        return torch.arange(start * repeat, (start + n) * repeat, device=device) % len(self.spaces)
+        return pair_kinds(n * repeat, len(self.groups), start=start * repeat, device=device)
 
-    def plain(self, images: Tensor) -> Tensor:
-        """Images as they are, but for what is always applied and is not random: how to embed, not to train."""
+    def prepare(self, images: Tensor) -> Tensor:
+        """Images as the encoder expects them outside training: the ungrouped transforms that are not random, alone."""
         check_images(images)
-        fixed = [s.a for s in self._steps if s.group is None and s.a.draws == 0 and s.a.p == 1]
-        on = {"on": torch.ones(len(images), dtype=torch.bool, device=images.device)}
-        return run(images, [(transform, on) for transform in fixed])
+        return prepare_images(images, self.preparation)
+
+    @property
+    def preparation(self) -> list[Transform]:
+        """The transforms of ``prepare``."""
+        return [step.a for step in self._steps if step.group is None and step.a.draws == 0 and step.a.p == 1]
 
     def parameters(self, u: Tensor, shared: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
-        """The parameters of every transform for views a and b, group m's the same where ``shared`` is m."""
+        """The parameters of every transform for views a and b; group m's are equal where ``shared`` is m."""
         params_a, params_b = [], []
         for step in self._steps:
             a, b = step.a.parameters(u[0][:, step.columns], size), step.b.parameters(u[1][:, step.columns], size)
@@ -176,10 +233,29 @@ class Views:
             size = step.a.output_size(size)
         return params_a, params_b
 
-    def fast_parameters(self, u: Tensor, shared: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
-        """``parameters``, compiled where that can be."""
-        make = self._compiled_parameters if u.is_cuda and triton_works() else self.parameters
-        return make(u, shared, size)
+    def _fast_parameters(self, u: Tensor, shared: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
+        """``parameters``, compiled on a GPU: its many small operations would take longer to launch than the views."""
+        if not (u.is_cuda and triton_works()):
+            return self.parameters(u, shared, size)
+        return self._compiled_parameters(u, shared, size)
+
+    @cached_property
+    def _compiled_parameters(self) -> Callable[..., tuple[list[Params], list[Params]]]:
+        """Compiled when it is first needed: torch's compiler takes seconds to import."""
+        return torch.compile(self.parameters, dynamic=False)
+
+    def _best_draw(self, images: Tensor, redraw: Redraw, draw: Callable[[], Tensor]) -> Tensor:
+        n, size = len(images), (images.shape[-2], images.shape[-1])
+        u = torch.stack([draw() for _ in range(redraw.tries)], 1)  # (2, tries, n, K + M)
+        first = torch.arange(redraw.tries, device=u.device)[:, None] * 1e-6  # prefers the first of equal scores
+        chosen = []
+        sides = self._fast_parameters(u.flatten(1, 2), u.new_zeros(()), size)
+        transforms = ([step.a for step in self._steps], [step.b for step in self._steps])
+        for side, params, of_side in zip(u, sides, transforms, strict=True):
+            steps = list(zip(of_side, params, strict=True))
+            best = (redraw.score(images, steps).unflatten(0, (redraw.tries, n)) - first).argmax(0)
+            chosen.append(side.gather(0, best[None, :, None].expand(1, n, side.shape[2])).squeeze(0))
+        return torch.stack(chosen)
 
     def _check(self, images: Tensor, total: int) -> None:
         check_images(images)
@@ -187,7 +263,7 @@ class Views:
         if total < kinds and not self.all_pairs:
             raise UnweaveError(
                 f"a batch of {total} images is too small for {kinds} kinds of pairs ({', '.join(self.spaces)}); "
-                f"take at least {kinds} images, or all_pairs=True"
+                f"use at least {kinds} images, or Views(all_pairs=True)"
             )
         size = (images.shape[-2], images.shape[-1])
         for step in self._steps:
@@ -196,15 +272,15 @@ class Views:
 
     def __repr__(self) -> str:
         lines = [
-            f"  {'always' if group is None else self.groups[group]}: "
+            f"  {'ungrouped' if group is None else self.groups[group]}: "
             f"{[step.a if step.a is step.b else (step.a, step.b) for step in steps]}"
             for group, steps in itertools.groupby(self._steps, lambda step: step.group)
         ]
         return "Views(\n" + "\n".join(lines) + "\n)"
 
 
-def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
-    """Applies transforms in order; affine neighbours, and a crop with the flip after it, resample once."""
+def apply_transforms(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
+    """Applies transforms in order. Adjacent affine transforms, and a crop and a flip, resample once."""
     steps = list(steps)
     given = images  # no step may write to the caller's images
     if not (steps and isinstance(steps[0][0], RandomResizedCrop)):  # a crop reads uint8 itself
@@ -227,22 +303,26 @@ def run(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
     return images
 
 
-def _sides(name: str, value: Group) -> list[tuple[Transform, Transform]]:
-    """The transforms of a group for view a and for view b, side by side."""
+def prepare_images(images: Tensor, preparation: Sequence[Transform]) -> Tensor:
+    """Images after transforms that have no random parameters."""
+    on = {"on": torch.ones_like(images[:, 0, 0, 0], dtype=torch.bool)}  # its length is symbolic in an ONNX export
+    return apply_transforms(images, [(transform, on) for transform in preparation])
+
+
+def _both_views(name: str, value: Group) -> list[tuple[Transform, Transform]]:
+    """The transforms of a group for view a and for view b, in pairs."""
     if isinstance(value, Transform):
         value = [value]
-    asymmetric = isinstance(value, tuple) and len(value) == 2 and not isinstance(value[0], Transform)
-    sides: list[list[Transform]] = [list(side) for side in (value if asymmetric else (value, value))]  # type: ignore
-    first, second = sides
+    first, second = (value.first, value.second) if isinstance(value, Asymmetric) else (list(value), list(value))
     for transform in (*first, *second):
         if not isinstance(transform, Transform):
             raise UnweaveError(
-                f"group {name!r}: {transform!r} is no unweave transform; wrap a foreign one in Replay(…)"
+                f"group {name!r}: {transform!r} is not an unweave transform; wrap one of another library in Replay(…)"
             )
     if [(type(t), t.fixed()) for t in first] != [(type(t), t.fixed()) for t in second]:
         raise UnweaveError(
-            f"group {name!r}: both views need the same transforms in the same order, alike in all that is not drawn "
-            "(p=0 switches one off)"
+            f"group {name!r}: both views need the same transforms in the same order, equal in every setting that is "
+            "not drawn at random; p=0 switches a transform off"
         )
     return list(zip(first, second, strict=True))
 
