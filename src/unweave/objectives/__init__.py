@@ -1,22 +1,52 @@
-"""Base methods as invariance and entropy, the disentangled objective over them, and the rule for its weights."""
+"""Base methods as invariance and entropy, the disentangled objective over them, and rules for its weights λ."""
 
-from unweave.objectives._base import BaseMethod, effective_rank, variance
-from unweave.objectives.barlow_twins import BarlowTwins
-from unweave.objectives.disentangled import CollapseWarning, DisentangledLoss, Terms
-from unweave.objectives.dual_ascent import DualAscent, Fixed
-from unweave.objectives.simclr import SimCLR
-from unweave.objectives.vicreg import VICReg
+from typing import TYPE_CHECKING
+
+from unweave._lazy import attach
+
+if TYPE_CHECKING:
+    from unweave.objectives.barlow_twins import BarlowTwins
+    from unweave.objectives.base import BaseMethod, LossTerms, Objective
+    from unweave.objectives.collapse import CollapseGuard, CollapseWarning, effective_rank, variance
+    from unweave.objectives.config import ObjectiveConfig
+    from unweave.objectives.disentangled import DisentangledLoss
+    from unweave.objectives.hsic import Independence, dependence
+    from unweave.objectives.lambdas import DualAscent, FixedWeights, GeometricGrowth, LambdaRule
+    from unweave.objectives.simclr import SimCLR
+    from unweave.objectives.vicreg import VICReg
 
 __all__ = [
     "BarlowTwins",
     "BaseMethod",
+    "CollapseGuard",
     "CollapseWarning",
     "DisentangledLoss",
     "DualAscent",
-    "Fixed",
+    "FixedWeights",
+    "GeometricGrowth",
+    "Independence",
+    "LambdaRule",
+    "LossTerms",
+    "Objective",
+    "ObjectiveConfig",
     "SimCLR",
-    "Terms",
     "VICReg",
+    "dependence",
     "effective_rank",
     "variance",
 ]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "barlow_twins": ("BarlowTwins",),
+        "base": ("BaseMethod", "LossTerms", "Objective"),
+        "collapse": ("CollapseGuard", "CollapseWarning", "effective_rank", "variance"),
+        "config": ("ObjectiveConfig",),
+        "disentangled": ("DisentangledLoss",),
+        "hsic": ("Independence", "dependence"),
+        "lambdas": ("DualAscent", "FixedWeights", "GeometricGrowth", "LambdaRule"),
+        "simclr": ("SimCLR",),
+        "vicreg": ("VICReg",),
+    },
+)

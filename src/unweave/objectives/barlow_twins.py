@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from unweave.errors import UnweaveError
-from unweave.objectives._base import BaseMethod
+from unweave.objectives.base import BaseMethod
 
 
 def standardise(z: Tensor, eps: float = 1e-5) -> Tensor:
@@ -18,7 +18,7 @@ def standardise(z: Tensor, eps: float = 1e-5) -> Tensor:
 
 
 def on_diagonal(z_a: Tensor, z_b: Tensor, power: int = 2) -> Tensor:
-    """Σ_j (1 − C_jj)²; with a ``power`` of 1, Σ_j (1 − C_jj), which is half the squared distance of the two views."""
+    """Σ_j (1 − C_jj)^power; with ``power=1`` it is half the squared distance of the standardised views."""
     missing = 1 - (standardise(z_a) * standardise(z_b)).mean(0)
     return (missing.square() if power == 2 else missing).sum()
 
@@ -33,34 +33,42 @@ def off_diagonal(z_a: Tensor, z_b: Tensor) -> Tensor:
 class BarlowTwins(BaseMethod):
     """inv = Σ_j (1 − C_jj)²,  ent = off_diagonal_weight · Σ_{j≠k} C_jk²  (paper, table 1; dimensions centred first).
 
-    Its entropy has no scale of its own: both terms see standardised dimensions.
+    Both terms are computed on standardised dimensions.
+
+    Examples:
+        >>> import torch, unweave as uw
+        >>> z = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])  # uncorrelated dimensions
+        >>> uw.BarlowTwins().loss(z, z) < 1e-6
+        tensor(True)
     """
 
-    weight: float = 1.0
+    invariance_weight: float = 1.0
+    """λ."""
     off_diagonal_weight: float = 0.0051
+    """Weight of the off-diagonal correlations."""
     power: int = 2
-    """Of 1 − C_jj in the invariance. Squared, the pull towards invariance fades as it comes near: what is left of style
-    falls only as fast as λ grows, and is lost in the noise of training. At 1 it does not fade."""
+    """Exponent of 1 − C_jj, in the invariance and in its gap. With 2 the gradient of the invariance vanishes linearly
+    near full invariance; with 1 it does not vanish."""
 
     def __post_init__(self) -> None:
         if self.power not in (1, 2):
-            raise UnweaveError(f"BarlowTwins: power is 1 or 2, not {self.power}")
-        for name in ("weight", "off_diagonal_weight"):
+            raise UnweaveError(f"BarlowTwins: `power` is 1 or 2, not {self.power}")
+        for name in ("invariance_weight", "off_diagonal_weight"):
             if getattr(self, name) < 0:
-                raise UnweaveError(f"BarlowTwins: {name} cannot be negative: {getattr(self, name)}")
+                raise UnweaveError(f"BarlowTwins: `{name}` cannot be negative: {getattr(self, name)}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """Σ_j (1 − C_jj)²"""
+        """Σ_j (1 − C_jj)^power"""
         return on_diagonal(z_a, z_b, self.power)
 
-    def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """The mean of (1 − C_jj)² over dimensions."""
+    def invariance_gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The mean of (1 − C_jj)^power over dimensions."""
         return on_diagonal(z_a, z_b, self.power) / z_a.shape[1]
 
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """off_diagonal_weight · Σ_{j≠k} C_jk²"""
         return self.off_diagonal_weight * off_diagonal(z_a, z_b)
 
-    def geometry(self, z: Tensor) -> Tensor:
-        """Standardised, as both terms see it: its variance is 1 until the embedding is all but constant."""
+    def normalize(self, z: Tensor) -> Tensor:
+        """Standardised dimensions: their variance is 1 unless the embedding is nearly constant."""
         return standardise(z)

@@ -3,141 +3,111 @@
     loss = Σ_m λ_m · inv(z_m of pairs of kind m)  +  ent(z_0 of all pairs)  +  ent([z_0, …, z_M] of all pairs)
            M + 1 invariance terms                    content entropy           joint entropy
 
-The joint entropy keeps the spaces from being copies of one another; the content entropy sees to it that content is in
-the content space; each invariance sees only the pairs whose shared latents its space is to keep.
+Each invariance term sees only the pairs that share what its space is to keep. The content entropy puts content into the
+content space; the joint entropy prevents the style spaces from copying it.
 
 Legend: n images, d_m dimensions of space m, z_a[m] and z_b[m] (n, d_m), shared (n,) the kind of each pair.
 """
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unweave.constants import constant
+from unweave.describe import Described
+from unweave.device_cache import cached_tensor
+from unweave.distributed import gather, world_size
 from unweave.errors import UnweaveError
-from unweave.objectives._base import BaseMethod, effective_rank, variance
-from unweave.objectives.dual_ascent import DualAscent, Fixed
-from unweave.objectives.independence import dependence
-from unweave.processes import gather, world_size
+from unweave.objectives.base import BaseMethod, Embeddings, LossTerms, Objective
+from unweave.objectives.collapse import CollapseGuard, CollapseWarning, effective_rank, variance
+from unweave.objectives.hsic import Independence, dependence
+from unweave.objectives.lambdas import FixedWeights, LambdaRule
 
-WARN_EVERY = 50
-"""Updates between two looks for a collapse: each look waits for the device."""
+Entropy = Literal["content+joint", "joint", "per-space"]
+CHECK_EVERY = 50
+"""Updates between two checks for a collapse: each check waits for the device."""
 MEASURED = 512
-"""Images whose embeddings tell a space's variance and effective rank: enough to see a collapse, at little cost."""
+"""Images on which a space's variance and effective rank are measured."""
 
 
-class CollapseWarning(UserWarning):
-    """A space is near collapse."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What one batch gave. Only ``loss`` carries a gradient; vectors have one entry for each space, in order."""
-
-    loss: Tensor
-    spaces: tuple[str, ...]
-    weights: Tensor
-    invariance: Tensor
-    constraint: Tensor
-    variance: Tensor
-    effective_rank: Tensor
-    content_entropy: Tensor
-    joint_entropy: Tensor
-    dependence: Tensor | None = None
-    """On content, 0 for content itself; None while it is not asked for."""
-
-    def as_dict(self) -> dict[str, float]:
-        """Plain numbers by name, as they are written to a run's metrics: ``loss``, ``content/weight``, …"""
-        out = {name: float(getattr(self, name).detach()) for name in ("loss", "content_entropy", "joint_entropy")}
-        measured = ["weights", "invariance", "constraint", "variance", "effective_rank"]
-        for name in measured if self.dependence is None else [*measured, "dependence"]:
-            for space, value in zip(self.spaces, getattr(self, name).tolist(), strict=True):
-                out[f"{space}/{name.removesuffix('s')}"] = value
-        return out
-
-
-class DisentangledLoss(nn.Module):
-    """λ-weighted invariance of every space + content entropy + joint entropy, on top of a base method.
+class DisentangledLoss(Described, Objective):
+    """λ-weighted invariance of every space + content entropy + joint entropy, over a base method.
 
     Args:
         base: ``SimCLR()``, ``VICReg()`` or ``BarlowTwins()``.
         spaces: the names of the spaces in order, as ``views.spaces``; content alone gives the base method itself.
-        weights: how λ moves; the base method's own λ, fixed, by default.
-        content_pairs: "own" lets content's invariance see pairs of kind 0, as the paper does; "all" lets it see every
-            pair, since all of them share content.
-        entropies: "both", content's own and the joint one, as in the paper's objective; "joint" alone, as in its
-            theorem; "each", one for every space apart, as in LooC, which lets content into the style spaces.
-        independence: weight of a term the paper does not have: each style space's dependence on the content space,
-            which is held fixed by it (``dependence``; 0 leaves it out). Or a weight for each style space by name: a
-            small one where what a style looks like goes with content, as a turn does with a shape's symmetry. The
-            theorem says that there is none at its optimum; spaces with room to spare do not get there by entropy
-            alone. It begins when the weights begin to move: until content has found itself, it would drive style out
-            of the style spaces. It comes to its full weight in as many steps again: in one short run on sprites, all
-            at once made the gradient four times as long and the scale space lost scale (0.39; slowly, 0.98). We think
-            Adam, which divides by the gradients of before, steps too far then; its steps were not measured.
+        lambda_rule: how λ is adapted; by default it stays at the base method's standard weight.
+        collapse_guard: limits λ where a space is close to collapse.
+        content_pairs: "own" computes content's invariance on pairs of kind 0, as in the paper; "all" on every pair,
+            since all of them share content.
+        entropy: "content+joint", as in the paper's objective; "joint" alone, as in its theorem; "per-space", one for
+            every space, as in LooC, which does not prevent copies of content in the style spaces.
+        independence: penalises the dependence of each style space on the content space, which receives no gradient from
+            this term. Not in the paper.
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
-    whole batch; every process must bring as many images as the others.
+    whole batch. Every process must bring the same number of images.
 
-    >>> import torch, unweave as uw
-    >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=("content", "color"), weights=uw.DualAscent(lr=0.1))
-    >>> z_a, z_b = ({s: torch.randn(8, 4) for s in objective.spaces} for _ in "ab")
-    >>> terms = objective(z_a, z_b, shared=torch.arange(8) % 2)
-    >>> objective.update(terms)  # the dual step, after the optimiser's
+    Examples:
+        >>> import torch, unweave as uw
+        >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=("content", "color"), lambda_rule=uw.DualAscent(lr=0.1))
+        >>> z_a, z_b = ({space: torch.randn(8, 4) for space in objective.spaces} for _ in "ab")
+        >>> terms = objective(z_a, z_b, shared=torch.arange(8) % 2)
+        >>> objective.update(terms)  # the dual step, after the optimiser's
     """
 
-    weights: Tensor
+    lambdas: Tensor
     updates: Tensor
-    tolerances: Tensor
     starts: Tensor
-    independences: Tensor
+    tolerances: Tensor
+    independence_weights: Tensor
 
     def __init__(
         self,
         base: BaseMethod,
         *,
         spaces: Sequence[str] = ("content",),
-        weights: DualAscent | None = None,
+        lambda_rule: LambdaRule | None = None,
+        collapse_guard: CollapseGuard | None = None,
         content_pairs: Literal["own", "all"] = "own",
-        entropies: Literal["both", "joint", "each"] = "both",
-        independence: float | Mapping[str, float] = 0.0,
+        entropy: Entropy = "content+joint",
+        independence: Independence | None = None,
     ) -> None:
         super().__init__()
-        self.base, self.spaces, self.rule = base, tuple(spaces), weights or Fixed()
+        self.base, self.spaces = base, tuple(spaces)
+        self.lambda_rule = FixedWeights() if lambda_rule is None else lambda_rule
+        self.collapse_guard = CollapseGuard() if collapse_guard is None else collapse_guard
         if not self.spaces or self.spaces[0] != "content" or len(set(self.spaces)) != len(self.spaces):
-            raise UnweaveError(f"spaces must be different names, 'content' first, not {self.spaces}")
+            raise UnweaveError(f"`spaces` must be different names, 'content' first, not {self.spaces}")
         if content_pairs not in ("own", "all"):
-            raise UnweaveError(f"content_pairs is 'own' or 'all', not {content_pairs!r}")
-        if entropies not in ("both", "joint", "each"):
-            raise UnweaveError(f"entropies is 'both', 'joint' or 'each', not {entropies!r}")
-        self.content_pairs, self.entropies, self.independence = content_pairs, entropies, independence
-        start = base.weight if self.rule.start is None else self.rule.start
-        self.register_buffer("weights", self._per_space("start", start))
-        self.register_buffer("starts", self.weights.clone(), persistent=False)
+            raise UnweaveError(f"`content_pairs` is 'own' or 'all', not {content_pairs!r}")
+        if entropy not in get_args(Entropy):
+            raise UnweaveError(f"`entropy` is one of {', '.join(get_args(Entropy))}, not {entropy!r}")
+        self.content_pairs, self.entropy, self.independence = content_pairs, entropy, independence
+        start = base.invariance_weight if self.lambda_rule.start is None else self.lambda_rule.start
+        self.register_buffer("lambdas", self._per_space("start", start))
+        self.register_buffer("starts", self.lambdas.clone(), persistent=False)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("tolerances", self._per_space("tolerance", self.rule.tolerance), persistent=False)
-        of_styles = {"content": 0.0, **independence} if isinstance(independence, Mapping) else independence
-        self.register_buffer("independences", self._per_space("independence", of_styles), persistent=False)
-        if (self.independences < 0).any():
-            raise UnweaveError(f"independence is a weight and cannot be negative: {independence}")
-        self._updates = 0  # the same as the buffer, known to the host
-        self._wants_independence = bool((self.independences > 0).any())
-        self._warned: set[str] = set()
+        self.register_buffer("tolerances", self._per_space("tolerance", self.lambda_rule.tolerance), persistent=False)
+        weight = 0.0 if independence is None else independence.weight
+        of_styles = {"content": 0.0, **weight} if isinstance(weight, Mapping) else weight
+        self.register_buffer("independence_weights", self._per_space("weight", of_styles), persistent=False)
+        self._updates = 0  # the value of the buffer, known to the host
+        self._collapsed: set[str] = set()
 
     def _per_space(self, name: str, value: float | Mapping[str, float]) -> Tensor:
         if isinstance(value, Mapping):
             if set(value) != set(self.spaces):
-                raise UnweaveError(f"{name} names the spaces {sorted(value)}, but there are {sorted(self.spaces)}")
+                raise UnweaveError(f"`{name}` names the spaces {sorted(value)}, but there are {sorted(self.spaces)}")
             return torch.tensor([float(value[space]) for space in self.spaces])
         return torch.full((len(self.spaces),), float(value))
 
-    def forward(self, z_a: Mapping[str, Tensor], z_b: Mapping[str, Tensor], shared: Tensor) -> Terms:
-        """The terms of a batch: embeddings by space, (n, d_m) each, and which group each pair shares, (n,)."""
+    def forward(
+        self, z_a: Embeddings, z_b: Embeddings, shared: Tensor, targets: Mapping[str, Tensor] | None = None
+    ) -> LossTerms:
+        """The terms of a batch: embeddings by space, (n, d_m) each, and the group that each pair shares, (n,)."""
         self._check(z_a, z_b, shared)
         with torch.autocast(z_a["content"].device.type, enabled=False):  # similarities need more than eight bits
             a = [gather(_full_precision(z_a[space])) for space in self.spaces]
@@ -145,124 +115,118 @@ class DisentangledLoss(nn.Module):
             shared = shared if world_size() == 1 else gather(shared.to(a[0].device))
             return self._terms(a, b, shared)
 
-    def _terms(self, a: list[Tensor], b: list[Tensor], shared: Tensor) -> Terms:
-        """Of the whole batch; nothing from here on knows of processes."""
-        invariances, constraints = [], []
+    def _terms(self, a: list[Tensor], b: list[Tensor], shared: Tensor) -> LossTerms:
+        """The terms of the global batch."""
+        invariances, gaps = [], []
         for m in range(len(self.spaces)):
             own_a, own_b = self._own_pairs(m, a[m], b[m], shared)
             invariances.append(self.base.invariance(own_a, own_b))
-            constraints.append(self.base.constraint(own_a.detach(), own_b.detach()))
+            gaps.append(self.base.invariance_gap(own_a.detach(), own_b.detach()))
         invariance = torch.stack(invariances)
-
         content_entropy, joint_entropy = self._entropies(a, b)
-        loss = (self.weights.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
-        dependences = self._dependences(a, b)
-        if dependences is not None:
-            loss = loss + (self._independence_now() * dependences).sum()
+        loss = (self.lambdas.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
+
+        measured: dict[str, Tensor] = {}
+        if self.independence is not None and self._updates >= self.independence.start:
+            dependences = self._dependences(a, b)
+            loss = loss + (self.independence_weights * self.independence.scale(self.updates) * dependences).sum()
+            measured["dependence"] = dependences.detach()
         with torch.no_grad():
-            seen = [self.base.geometry(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
-            return Terms(
-                loss=loss,
-                spaces=self.spaces,
-                weights=self.weights.clone(),
-                invariance=invariance.detach(),
-                constraint=torch.stack(constraints),
-                variance=torch.stack([variance(z) for z in seen]),
-                effective_rank=torch.stack([effective_rank(z) for z in seen]),
-                content_entropy=content_entropy.detach(),
-                joint_entropy=joint_entropy.detach(),
-                dependence=None if dependences is None else dependences.detach(),
-            )
+            seen = [self.base.normalize(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
+            per_space = {
+                "lambda": self.lambdas.clone(),
+                "invariance": invariance.detach(),
+                "invariance_gap": torch.stack(gaps),
+                "variance": torch.stack([variance(z) for z in seen]),
+                "effective_rank": torch.stack([effective_rank(z) for z in seen]),
+                **measured,
+            }
+        entropies = {"content_entropy": content_entropy.detach(), "joint_entropy": joint_entropy.detach()}
+        return LossTerms(loss, self.spaces, entropies, per_space)
 
     def _entropies(self, a: list[Tensor], b: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Content's own, and that of all spaces; without styles these are one and the same, which counts once."""
+        """Content's entropy, and that of all spaces; without styles the two are the same and count once."""
         content = self.base.entropy(a[0], b[0])
         if len(a) == 1:
             return content, torch.zeros_like(content)
-        if self.entropies == "each":
+        if self.entropy == "per-space":
             styles = [self.base.entropy(x, y) for x, y in zip(a[1:], b[1:], strict=True)]
             return content, torch.stack(styles).sum()
         joint = self.base.joint_entropy(a, b)
-        return (content if self.entropies == "both" else torch.zeros_like(joint)), joint
+        return (content if self.entropy == "content+joint" else torch.zeros_like(joint)), joint
 
-    @property
-    def asks_independence(self) -> bool:
-        """Whether the independence term is part of the loss by now."""
-        return self._wants_independence and self._updates >= self.rule.warmup
-
-    def _independence_now(self) -> Tensor:
-        """Its weights, rising from the end of the warm-up on."""
-        warmup = self.rule.warmup
-        return self.independences * ((self.updates + 1 - warmup) / max(1, warmup)).clamp(max=1)
-
-    def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
-        """Of each space on content, where it is asked for."""
-        if not self.asks_independence:
-            return None
-        both = [self.base.geometry(torch.cat(views)) for views in zip(a, b, strict=True)]
+    def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
+        """The dependence of each space on content, 0 for content itself: (M + 1,)."""
+        both = [self.base.normalize(torch.cat(views)) for views in zip(a, b, strict=True)]
         return torch.stack([torch.zeros_like(a[0][0, 0]), *(dependence(z, both[0].detach()) for z in both[1:])])
 
     def _own_pairs(self, m: int, z_a: Tensor, z_b: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
-        """The pairs that space m's invariance sees."""
+        """The pairs on which space m's invariance is computed."""
         if len(self.spaces) == 1 or (m == 0 and self.content_pairs == "all"):
             return z_a, z_b
         rows = (shared == m).nonzero().squeeze(1)
         if rows.device != z_a.device:  # the same at every step: copied once
-            rows = constant(tuple(rows.tolist()), z_a.device, torch.int64)
+            rows = cached_tensor(tuple(rows.tolist()), z_a.device, torch.int64)
         if len(rows) == 0:
             raise UnweaveError(
-                f"no pair in this batch shares {self.spaces[m]!r}; take a batch of at least {len(self.spaces)} images"
+                f"no pair in this batch shares {self.spaces[m]!r}; use a batch of at least {len(self.spaces)} images"
             )
         return z_a[rows], z_b[rows]
 
     @torch.no_grad()
-    def update(self, terms: Terms) -> None:
-        """The dual step: moves the weights by their rule. Call it after the optimiser's step."""
+    def update(self, terms: LossTerms) -> None:
+        """The dual step: adapts λ by its rule. Call it after the optimiser's step."""
         self._updates += 1
         self.updates.add_(1)
-        alive = self.rule.alive(terms.variance, terms.effective_rank)
-        if self._updates > self.rule.warmup:
-            if self._updates % WARN_EVERY == 0:
-                self._warn_of_collapse(alive, terms)
-            if self._updates % self.rule.interval == 0 and self._updates <= (self.rule.settle or math.inf):
-                constraint = terms.constraint.to(self.weights)
-                self.weights.copy_(self.rule.step(self.weights, constraint, alive, self.tolerances, self.starts))
+        measured = terms.per_space
+        collapsed = self.collapse_guard.collapsed(measured["variance"], measured["effective_rank"])
+        if self._updates > self.lambda_rule.warmup and self._updates % CHECK_EVERY == 0:
+            self._warn_of_collapse(collapsed, terms)
+        if self.lambda_rule.changes_at(self._updates):
+            gaps = measured["invariance_gap"].to(self.lambdas)
+            proposed = self.lambda_rule.step(self.lambdas, gaps, self.tolerances)
+            self.lambdas.copy_(self.collapse_guard.limit(self.lambdas, proposed, collapsed, self.starts))
 
-    def _warn_of_collapse(self, alive: Tensor, terms: Terms) -> None:
-        """Once for each time a space comes near collapse."""
-        dead = {space for space, lives in zip(self.spaces, alive.tolist(), strict=True) if not lives}
-        for space in sorted(dead - self._warned):
+    def stage(self) -> bool:
+        """Whether the independence term is part of the loss."""
+        return self.independence is not None and self._updates >= self.independence.start
+
+    def _warn_of_collapse(self, collapsed: Tensor, terms: LossTerms) -> None:
+        """Once each time a space comes close to collapse."""
+        now = {space for space, is_collapsed in zip(self.spaces, collapsed.tolist(), strict=True) if is_collapsed}
+        for space in sorted(now - self._collapsed):
             m = self.spaces.index(space)
-            remedy = "a smaller weight" if self.rule.rule == "fixed" else "its weight is held back; a larger tolerance"
+            fixed = isinstance(self.lambda_rule, FixedWeights)
+            remedy = "a smaller λ" if fixed else "λ is being reduced; a larger tolerance"
             warnings.warn(
-                f"space {space!r} is near collapse (variance {terms.variance[m]:.3g}, effective rank "
-                f"{terms.effective_rank[m]:.3g}): {remedy} or a smaller lr may help",
+                f"space {space!r} is close to collapse (variance {terms.per_space['variance'][m]:.3g}, effective rank "
+                f"{terms.per_space['effective_rank'][m]:.3g}): {remedy} or a smaller learning rate may help",
                 CollapseWarning,
                 stacklevel=4,
             )
-        self._warned = dead
+        self._collapsed = now
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._updates = int(self.updates)
 
-    def _check(self, z_a: Mapping[str, Tensor], z_b: Mapping[str, Tensor], shared: Tensor) -> None:
+    def _check(self, z_a: Embeddings, z_b: Embeddings, shared: Tensor) -> None:
         for side in (z_a, z_b):
-            if given := set(side) - {"h"} ^ set(self.spaces):
+            if different := set(side) - {"h"} ^ set(self.spaces):
                 raise UnweaveError(
-                    f"embeddings are of {sorted(set(side) - {'h'})}, the objective's spaces are {sorted(self.spaces)}: "
-                    f"{sorted(given)} differ; give both the same spaces=views.spaces"
+                    f"the embeddings have the spaces {sorted(set(side) - {'h'})}, the objective {sorted(self.spaces)}: "
+                    f"{sorted(different)} differ; construct both with spaces=views.spaces"
                 )
         n = len(shared)
         for space in self.spaces:
             a, b = z_a[space], z_b[space]
             if a.ndim != 2 or a.shape != b.shape or len(a) != n:
                 raise UnweaveError(
-                    f"space {space!r}: both views must be ({n}, d) to go with {n} entries of shared, "
-                    f"not {tuple(a.shape)} and {tuple(b.shape)}"
+                    f"space {space!r}: both views must have the shape ({n}, d), as `shared` has {n} entries, not "
+                    f"{tuple(a.shape)} and {tuple(b.shape)}"
                 )
         if n < 2:
-            raise UnweaveError(f"a batch of {n} has nothing to compare an image with; take more images")
+            raise UnweaveError(f"a batch of {n} images has no negatives; use at least 2 images")
 
 
 def _full_precision(z: Tensor) -> Tensor:

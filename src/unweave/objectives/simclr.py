@@ -1,4 +1,4 @@
-"""SimCLR as invariance and entropy, the positive left out of the denominator.
+"""SimCLR as invariance and entropy, without the positive in the denominator.
 
 Legend: n images, d dimensions, τ temperature.
 """
@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from unweave.errors import UnweaveError
-from unweave.objectives._base import BaseMethod
+from unweave.objectives.base import BaseMethod
 
 Negatives = Literal["all", "other_view"]
 Similarity = Literal["cosine", "euclidean"]
 
 BLOCK = 2048
-"""Anchors whose similarities are in memory at one time."""
+"""Anchors whose similarities are in memory at a time."""
 
 
 def cosine(z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -44,19 +44,22 @@ def contrastive_entropy(
 ) -> Tensor:
     """mean_i log Σ_j exp(s(z_i, z_j) / τ), j running through the views of images other than i's.
 
-    With ``decoupled=False`` the other view of i's own image counts too, as in InfoNCE.
+    With ``decoupled=False`` the other view of i's own image is included, as in InfoNCE.
 
-    The similarity s is z_i·z_j, of vectors the caller has normalised, or −‖z_i − z_j‖².
-    ``negatives="all"`` takes both views of every other image, for both views as anchors; ``"other_view"``, the form of
-    the paper's table 1, takes a's views as anchors and b's as negatives. Rows are done in blocks, whose similarities
-    are computed again in the backward pass rather than kept: memory grows with 2n·block, not (2n)².
+    The similarity s is z_i·z_j, of vectors that the caller has normalised, or −‖z_i − z_j‖². ``negatives="all"``
+    compares both views of every image with both views of every other; ``"other_view"``, the form of the paper's
+    table 1, compares view a of every image with view b of every other.
+
+    Notes:
+        Rows are processed in blocks, whose similarities are recomputed in the backward pass instead of being kept:
+        memory grows with 2n·block, not (2n)².
     """
     n = len(z_a)
     anchors, others = (torch.cat([z_a, z_b]),) * 2 if negatives == "all" else (z_a, z_b)
     if len(anchors) <= block:
         return _log_sums(anchors, others, 0, n, temperature, similarity, decoupled).mean()
     how = (n, temperature, similarity, decoupled)
-    sums = [  # nothing in it is random
+    sums = [
         checkpoint(_log_sums, rows, others, start, *how, use_reentrant=False, preserve_rng_state=False)
         for start, rows in zip(range(0, len(anchors), block), anchors.split(block), strict=True)
     ]
@@ -73,7 +76,7 @@ def _log_sums(
     place, other = (torch.arange(k, k + len(x), device=rows.device) for k, x in ((start, rows), (0, others)))
     if decoupled:
         scores = scores.masked_fill(place[:, None] % n == other % n, -math.inf)
-    elif len(others) > n:  # a view is no negative of itself
+    elif len(others) > n:  # a view is not a negative of itself
         scores = scores.masked_fill(place[:, None] == other, -math.inf)
     return scores.logsumexp(1)
 
@@ -82,32 +85,40 @@ def _log_sums(
 class SimCLR(BaseMethod):
     """inv = −mean cos(z_a, z_b)/τ,  ent = mean log Σ_negatives exp(cos/τ)  (paper, table 1, with τ explicit).
 
-    With weight 1 this is the decoupled contrastive loss. Several spaces are L2-normalised each, concatenated and
-    divided by √(number of spaces) before their joint entropy, so that the joint embedding is a unit vector too; its
-    similarity is then the mean of the spaces' similarities, and ``joint_temperature`` lets it be sharpened.
+    With weight 1 this is the decoupled contrastive loss. For the joint entropy each space is L2-normalised; they are
+    concatenated and divided by √(number of spaces), so that the joint embedding is a unit vector whose similarity is
+    the mean of the spaces' similarities.
 
-    ``similarity="euclidean"`` puts −‖z_a − z_b‖² in place of the cosine, for embeddings that fill a space rather than a
-    sphere (the numerical experiment); nothing is normalised then, and the constraint is the squared distance of the
-    two views over that of different images, so that it does not hang on the scale. Distances have no largest value:
-    take ``decoupled=False`` with them, which lets the positive into the denominator and so bounds the loss.
+    Examples:
+        >>> import torch, unweave as uw
+        >>> z = torch.nn.functional.normalize(torch.randn(16, 8), dim=1)
+        >>> round(uw.SimCLR(temperature=0.2).invariance(z, z).item(), 3)  # -1/τ at full invariance
+        -5.0
     """
 
     temperature: float = 0.15
+    """τ."""
     joint_temperature: float | None = None
+    """τ of the joint entropy; the same by default. A mean of similarities is flat, so a smaller one sharpens it."""
     negatives: Negatives = "all"
+    """Which views are compared."""
     block: int = BLOCK
+    """Anchors whose similarities are in memory at a time."""
     similarity: Similarity = "cosine"
+    """"euclidean" replaces the cosine by −‖z_a − z_b‖², for embeddings that fill a space instead of a sphere; nothing
+    is normalised. Use it with ``decoupled=False``: without the positive the loss has no lower bound."""
     decoupled: bool = True
+    """Leave the positive out of the denominator."""
 
     def __post_init__(self) -> None:
         for name in ("temperature", "joint_temperature"):
             value = getattr(self, name)
             if value is not None and not value > 0:
-                raise UnweaveError(f"SimCLR: {name} must be positive, not {value}")
+                raise UnweaveError(f"SimCLR: `{name}` must be positive, not {value}")
         if self.negatives not in ("all", "other_view"):
-            raise UnweaveError(f"SimCLR: negatives is 'all' or 'other_view', not {self.negatives!r}")
+            raise UnweaveError(f"SimCLR: `negatives` is 'all' or 'other_view', not {self.negatives!r}")
         if self.similarity not in ("cosine", "euclidean"):
-            raise UnweaveError(f"SimCLR: similarity is 'cosine' or 'euclidean', not {self.similarity!r}")
+            raise UnweaveError(f"SimCLR: `similarity` is 'cosine' or 'euclidean', not {self.similarity!r}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """−mean cos(z_a, z_b)/τ"""
@@ -115,8 +126,8 @@ class SimCLR(BaseMethod):
             return squared_distance(z_a, z_b).mean() / self.temperature
         return -cosine(z_a, z_b).mean() / self.temperature
 
-    def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """1 − mean cos(z_a, z_b)"""
+    def invariance_gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """1 − mean cos(z_a, z_b); or the squared distance of two views over that of different images."""
         if self.similarity == "euclidean":
             spread = 2 * torch.cat([z_a, z_b]).var(0, correction=0).sum()
             return squared_distance(z_a, z_b).mean() / spread.clamp(min=torch.finfo(z_a.dtype).tiny)
@@ -138,6 +149,6 @@ class SimCLR(BaseMethod):
     def _normalised(self, z: Tensor) -> Tensor:
         return F.normalize(z, dim=1) if self.similarity == "cosine" else z
 
-    def geometry(self, z: Tensor) -> Tensor:
-        """Unit vectors times √d: the mean variance of a dimension is at most 1, and 1 where they are spread evenly."""
+    def normalize(self, z: Tensor) -> Tensor:
+        """Unit vectors times √d: the mean variance of a dimension is 1 where they are spread evenly, at most 1."""
         return self._normalised(z) * (math.sqrt(z.shape[1]) if self.similarity == "cosine" else 1.0)

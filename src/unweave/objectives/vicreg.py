@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unweave.errors import UnweaveError
-from unweave.objectives._base import BaseMethod
+from unweave.objectives.base import BaseMethod
 
 
 def distance(z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
-    """mean_i (‖z_a,i − z_b,i‖ / √d)^power: where both views are the same its gradient is taken to be 0."""
+    """mean_i (‖z_a,i − z_b,i‖ / √d)^power. Where two views are equal, the gradient is 0."""
     return (torch.linalg.vector_norm(z_a - z_b, dim=1) / z_a.shape[1] ** 0.5).pow(power).mean()
 
 
@@ -24,10 +24,10 @@ def variance_hinge(z: Tensor, eps: float = 1e-4) -> Tensor:
 
 
 def covariance_penalty(z: Tensor) -> Tensor:
-    """(1/d) Σ_{j≠k} Cov(z)²_jk: all squares less those of the diagonal."""
+    """(1/d) Σ_{j≠k} Cov(z)²_jk: all squares minus those of the diagonal."""
     n, d = z.shape
     centred = z - z.mean(0)
-    # The n×n matrix of inner products has the same sum of squares as the d×d covariance; take the smaller.
+    # The n×n matrix of inner products has the same sum of squares as the d×d covariance: use the smaller one.
     gram = centred.T @ centred if d <= n else centred @ centred.T
     total = gram.square().sum()
     diagonal = centred.square().sum(0).square().sum()
@@ -38,34 +38,42 @@ def covariance_penalty(z: Tensor) -> Tensor:
 class VICReg(BaseMethod):
     """inv = mean squared difference,  ent = λ_v · variance hinge + λ_c · covariance penalty  (paper, table 1).
 
-    Following VICReg's public code where the table is silent or slips: the invariance is a mean over images and
-    dimensions with a plus sign, the variance term is the mean of the two views', the covariance term their sum.
+    As in VICReg's public code, the invariance is a mean over images and dimensions with a plus sign, the variance term
+    is averaged over the two views and the covariance term summed.
+
+    Examples:
+        >>> import torch, unweave as uw
+        >>> z_a, z_b = torch.zeros(2, 4), torch.ones(2, 4)
+        >>> uw.VICReg().invariance(z_a, z_b)
+        tensor(1.)
     """
 
-    weight: float = 25.0
+    invariance_weight: float = 25.0
+    """λ."""
     variance_weight: float = 25.0
+    """Weight of the variance hinge."""
     covariance_weight: float = 1.0
+    """Weight of the covariance penalty."""
     eps: float = 1e-4
+    """Added to variances before the square root."""
     power: float = 2.0
-    """Of the distance of two views in the invariance. Squared, the pull fades as they come near; where λ has grown to
-    make up for it, a few pairs that are far apart may weigh as much as the entropy. At 1, as the theorem has it, the
-    pull on every pair is the same.
-    """
+    """Exponent of the distance of two views, in the invariance and in its gap. With 2 the gradient vanishes as two
+    views come close; with 1, as in the theorem, its norm is the same for every pair."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.power <= 2:
-            raise UnweaveError(f"VICReg: power is between 1 and 2, not {self.power}")
-        for name in ("weight", "variance_weight", "covariance_weight"):
+            raise UnweaveError(f"VICReg: `power` is between 1 and 2, not {self.power}")
+        for name in ("invariance_weight", "variance_weight", "covariance_weight"):
             if getattr(self, name) < 0:
-                raise UnweaveError(f"VICReg: {name} cannot be negative: {getattr(self, name)}")
+                raise UnweaveError(f"VICReg: `{name}` cannot be negative: {getattr(self, name)}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """mean (z_a − z_b)²; with another ``power``, mean_i (‖z_a,i − z_b,i‖ / √d)^power"""
+        """mean (z_a − z_b)² = mean_i (‖z_a,i − z_b,i‖ / √d)²; or another power."""
         return F.mse_loss(z_a, z_b) if self.power == 2 else distance(z_a, z_b, self.power)
 
-    def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """mean (z_a − z_b)²"""
-        return F.mse_loss(z_a, z_b)
+    def invariance_gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The same."""
+        return self.invariance(z_a, z_b)
 
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """λ_v · (hinge_a + hinge_b)/2 + λ_c · (cov_a + cov_b)"""

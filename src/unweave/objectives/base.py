@@ -1,0 +1,142 @@
+"""What a base method and an objective are.
+
+A base method splits a self-supervised loss into an invariance and an entropy (paper, equation 1 and table 1). An
+objective is what the training loop minimises: ``DisentangledLoss`` over a base method, or any module with the same few
+methods.
+
+Legend: n images, d dimensions, z_a and z_b (n, d) the embeddings of their two views.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Embeddings = Mapping[str, Tensor]
+"""(n, d_m) by space."""
+
+
+class BaseMethod(ABC):
+    """loss = invariance_weight · invariance(z_a, z_b) + entropy(z_a, z_b).
+
+    A method holds hyper-parameters only; the mathematics is in functions of tensors.
+
+    Examples:
+        >>> import torch, unweave as uw
+        >>> class Plain(uw.objectives.BaseMethod):
+        ...     def invariance(self, z_a, z_b):
+        ...         return (z_a - z_b).square().mean()
+        ...     def invariance_gap(self, z_a, z_b):
+        ...         return self.invariance(z_a, z_b)
+        ...     def entropy(self, z_a, z_b):
+        ...         return -torch.cat([z_a, z_b]).std(0).mean()
+        >>> Plain().loss(torch.tensor([[0.0], [2.0]]), torch.tensor([[0.0], [2.0]]))
+        tensor(-1.1547)
+    """
+
+    invariance_weight: float = 1.0
+    """The method's standard λ."""
+
+    @abstractmethod
+    def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The distance between the two views of an image: the term that λ multiplies."""
+
+    @abstractmethod
+    def invariance_gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The same on a scale where 0 is full invariance: compared with the tolerance ε when λ is adapted."""
+
+    @abstractmethod
+    def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The negative entropy: low where the embeddings of different images are spread out."""
+
+    def joint_entropy(self, z_a: Sequence[Tensor], z_b: Sequence[Tensor]) -> Tensor:
+        """The entropy of all spaces together: of their concatenation."""
+        return self.entropy(torch.cat(list(z_a), 1), torch.cat(list(z_b), 1))
+
+    def normalize(self, z: Tensor) -> Tensor:
+        """The embedding in the geometry of the loss, on which variance and effective rank are measured."""
+        return z
+
+    def loss(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The method as published."""
+        return self.invariance_weight * self.invariance(z_a, z_b) + self.entropy(z_a, z_b)
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """The result of an objective for one batch: the loss, which carries the gradient, and detached measurements.
+
+    ``metrics`` has one number each, ``per_space`` one number for each space, in the order of ``spaces``.
+
+    Examples:
+        >>> import torch
+        >>> terms = LossTerms(torch.tensor(2.0), ("content", "color"), per_space={"variance": torch.tensor([1.0, 0.5])})
+        >>> terms.as_dict()
+        {'loss': 2.0, 'content/variance': 1.0, 'color/variance': 0.5}
+    """
+
+    loss: Tensor
+    spaces: tuple[str, ...] = ()
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+    per_space: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, float]:
+        """Numbers by name, as they are written to a run's metrics: ``loss``, ``content/lambda``, …"""
+        out = {"loss": float(self.loss.detach()), **{name: float(value) for name, value in self.metrics.items()}}
+        for name, values in self.per_space.items():
+            for space, value in zip(self.spaces, values.tolist(), strict=True):
+                out[f"{space}/{name}"] = value
+        return out
+
+
+class Objective(nn.Module):
+    """What the training loop minimises.
+
+    A subclass implements ``forward``. Trainable parameters that it registers (a predictor, heads) are optimised with
+    the encoder's, and everything registered (a queue, a teacher) is part of the checkpoint. The loop calls, each step:
+
+        targets = objective.targets(pair)                     without gradients
+        terms   = objective(z_a, z_b, pair.shared, targets)
+        backward pass, optimiser step
+        objective.update(terms)
+
+    Examples:
+        >>> import copy, unweave as uw
+        >>> class MeanTeacher(uw.objectives.Objective):
+        ...     spaces = ("content",)
+        ...     def attach(self, encoder):
+        ...         self.student = [encoder]  # in a list: not a submodule
+        ...         self.teacher = copy.deepcopy(encoder).requires_grad_(False)
+        ...     def targets(self, pair):
+        ...         return {"teacher": self.teacher(pair.b)["content"]}
+        ...     def forward(self, z_a, z_b, shared, targets):
+        ...         return uw.objectives.LossTerms((z_a["content"] - targets["teacher"]).square().mean())
+        ...     def update(self, terms):
+        ...         for mean, new in zip(self.teacher.parameters(), self.student[0].parameters()):
+        ...             mean.lerp_(new.detach(), 0.01)
+    """
+
+    spaces: tuple[str, ...]
+
+    def attach(self, encoder: nn.Module) -> None:
+        """Called once before training, with the encoder on its device: the place to create a teacher."""
+
+    def targets(self, pair: Any) -> dict[str, Tensor]:
+        """What the loss needs of a pair of views besides their embeddings, one row per image; without gradients."""
+        return {}
+
+    def forward(
+        self, z_a: Embeddings, z_b: Embeddings, shared: Tensor, targets: Mapping[str, Tensor] | None = None
+    ) -> LossTerms:
+        """The terms of a batch: embeddings by space, (n, d_m) each, and the group that each pair shares, (n,)."""
+        raise NotImplementedError
+
+    def update(self, terms: LossTerms) -> None:
+        """Called after each optimiser step: the place to adapt λ, a teacher or a queue."""
+
+    def stage(self) -> Hashable:
+        """A value that changes when ``forward`` begins to compute something else: CUDA graphs are then recaptured."""
+        return None

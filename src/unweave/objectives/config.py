@@ -1,0 +1,64 @@
+"""Settings of the objective."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from unweave.settings import require, require_choice
+
+if TYPE_CHECKING:
+    from unweave.objectives import BaseMethod, DisentangledLoss, LambdaRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """The base method, and how λ is adapted.
+
+    Examples:
+        >>> ObjectiveConfig(method="vicreg").build(("content", "color"), steps=1000).base.invariance_weight
+        25.0
+    """
+
+    method: Literal["simclr", "vicreg", "barlow-twins"] = "simclr"
+    """Base method."""
+    temperature: float = 0.15
+    """SimCLR's temperature τ."""
+    lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
+    """How the weight λ of each invariance term is adapted; without styles it is fixed."""
+    lambda_lr: float = 1e-3
+    """Step size η of λ; with the geometric rule, its growth per step."""
+    tolerance: float = 1e-3
+    """Invariance gap ε below which λ does not grow."""
+    lambda_warmup: float = 0.1
+    """Fraction of the run before λ begins to change."""
+
+    def __post_init__(self) -> None:
+        require_choice(self, "method", "lambda_rule")
+        require(self, "> 0", "temperature")
+        require(self, ">= 0", "lambda_lr", "tolerance")
+        require(self, "in [0, 1]", "lambda_warmup")
+
+    def build(self, spaces: Sequence[str], steps: int) -> "DisentangledLoss":
+        """The objective for a run of this many steps."""
+        from unweave.objectives import DisentangledLoss, FixedWeights
+
+        rule = self._lambda_rule(steps) if len(spaces) > 1 else FixedWeights()
+        return DisentangledLoss(self._base(), spaces=spaces, lambda_rule=rule)
+
+    def _base(self) -> "BaseMethod":
+        from unweave.objectives import BarlowTwins, SimCLR, VICReg
+
+        if self.method == "simclr":
+            return SimCLR(self.temperature)
+        return VICReg() if self.method == "vicreg" else BarlowTwins()
+
+    def _lambda_rule(self, steps: int) -> "LambdaRule":
+        from unweave.objectives import DualAscent, FixedWeights, GeometricGrowth
+
+        if self.lambda_rule == "fixed":
+            return FixedWeights()
+        warmup = round(self.lambda_warmup * steps)
+        if self.lambda_rule == "geometric":
+            return GeometricGrowth(rate=self.lambda_lr, tolerance=self.tolerance, warmup=warmup)
+        signed = self.lambda_rule == "signed-dual-ascent"
+        return DualAscent(lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, can_decrease=signed)

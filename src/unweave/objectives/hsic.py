@@ -1,0 +1,91 @@
+"""Independence of a style space from content: the normalised Hilbert–Schmidt independence criterion (HSIC).
+
+The third step of the paper's proof needs every style space to be independent of content. The joint entropy enforces it
+only where a space has no spare dimensions; this term penalises dependence directly. It is not in the paper.
+
+Legend: n rows, k_z and k_other (n, n) centred Gaussian kernels of two embeddings.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unweave.errors import UnweaveError
+from unweave.settings import require
+
+SHARPNESS = (1.0, 4.0, 16.0)
+"""Inverse squared widths of z's kernels, relative to its mean squared distance.
+
+A kernel as wide as the embedding barely responds to dependence within a small neighbourhood, such as a factor encoded
+by a small displacement across a long curve; the narrower kernels do.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Independence:
+    """Weight and schedule of the independence term in ``DisentangledLoss``.
+
+    The term is absent for ``start`` updates and then grows linearly to its full weight over ``ramp`` updates.
+
+    Examples:
+        >>> [Independence(weight=2.0, start=2, ramp=4).scale(update) for update in (0, 1, 2, 3, 5, 9)]
+        [0.0, 0.0, 0.25, 0.5, 1.0, 1.0]
+
+    Notes:
+        Before content is learned the term removes style from the style spaces instead of content, so it should start
+        about when λ starts to grow. A sudden start multiplies the gradient, which Adam's second moment has not seen.
+    """
+
+    weight: float | Mapping[str, float] = 1.0
+    """One weight, or one for each style space by name."""
+    start: int = 0
+    """Updates before the term is part of the loss."""
+    ramp: int = 0
+    """Updates over which it grows to its full weight."""
+
+    def __post_init__(self) -> None:
+        require(self, ">= 0", "start", "ramp")
+        for number in self.weight.values() if isinstance(self.weight, Mapping) else [self.weight]:
+            if not 0 <= number < float("inf"):
+                raise UnweaveError(f"Independence: `weight` cannot be negative or infinite: {self.weight}")
+
+    def scale(self, updates: int | Tensor) -> float | Tensor:
+        """The fraction of the full weight after this number of updates."""
+        if isinstance(updates, Tensor):
+            return ((updates + 1 - self.start) / max(1, self.ramp)).clamp(0, 1)
+        return min(1.0, max(0.0, (updates + 1 - self.start) / max(1, self.ramp)))
+
+
+def dependence(z: Tensor, other: Tensor) -> Tensor:
+    """⟨k_z, k_other⟩ / (‖k_z‖·‖k_other‖), averaged over kernels k_z of several widths.
+
+    Close to 0 where z (n, d) and other (n, e) are independent. Kernel widths are relative to each embedding's mean
+    distance, so the scale of an embedding does not matter.
+
+    Examples:
+        >>> u = torch.linspace(-1, 1, 500)[:, None]
+        >>> dependence(u, 3 * u).item() > 0.7, dependence(u, u**2).item() > 0.1  # uncorrelated, yet dependent
+        (True, True)
+    """
+    [k_other] = centred_kernels(other, SHARPNESS[:1])
+    found = [_cosine(k_z, k_other) for k_z in centred_kernels(z, SHARPNESS)]
+    return torch.stack(found).mean()
+
+
+def centred_kernels(z: Tensor, sharpness: tuple[float, ...]) -> list[Tensor]:
+    """exp(−s·‖z_i − z_j‖² / mean ‖z_i − z_j‖²) for each s, with row and column means removed."""
+    squares = z.square().sum(1)
+    distances = (squares[:, None] + squares - 2 * z @ z.T).clamp(min=0)
+    distances = distances / distances.detach().mean().clamp(min=torch.finfo(z.dtype).tiny)
+    return [_centred((-s * distances).exp()) for s in sharpness]
+
+
+def _centred(kernel: Tensor) -> Tensor:
+    return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
+
+
+def _cosine(k: Tensor, other: Tensor) -> Tensor:
+    norms = k.square().sum() * other.square().sum()
+    return (k * other).sum() / norms.clamp(min=torch.finfo(k.dtype).tiny).sqrt()
