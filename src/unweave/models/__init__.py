@@ -1,6 +1,23 @@
-"""Backbones and projectors."""
+"""Backbones, projectors and pretrained weights."""
 
-from unweave.models.backbones import SmallConvNet, make_backbone
-from unweave.models.encoder import BothViews, Encoder, projector, with_ends
+from typing import TYPE_CHECKING
 
-__all__ = ["BothViews", "Encoder", "SmallConvNet", "make_backbone", "projector", "with_ends"]
+from unweave._lazy import attach
+
+if TYPE_CHECKING:
+    from unweave.models.backbones import SmallConvNet, make_backbone
+    from unweave.models.config import EncoderConfig
+    from unweave.models.encoder import BothViews, Encoder
+    from unweave.models.pretrained import load_weights, read_weights
+
+__all__ = ["BothViews", "Encoder", "EncoderConfig", "SmallConvNet", "load_weights", "make_backbone", "read_weights"]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "backbones": ("SmallConvNet", "make_backbone"),
+        "config": ("EncoderConfig",),
+        "encoder": ("BothViews", "Encoder"),
+        "pretrained": ("load_weights", "read_weights"),
+    },
+)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from unweave.describe import Described
 from unweave.errors import UnweaveError
 
 
@@ -14,6 +15,11 @@ def make_backbone(name: str, *, small_images: bool = False, pretrained: bool = F
 
     ``name`` is torchvision's (``resnet18``) or timm's (``vit_tiny_patch16_224``, or ``timm/resnet18`` where both have
     one). ``small_images`` gives a ResNet the stem of the CIFAR papers: a 3×3 convolution without stride and no pooling.
+
+    Examples:
+        >>> backbone, features = make_backbone("resnet18", small_images=True)
+        >>> features, backbone(torch.rand(2, 3, 32, 32)).shape
+        (512, torch.Size([2, 512]))
     """
     import timm
     import torchvision.models as tv
@@ -26,7 +32,7 @@ def make_backbone(name: str, *, small_images: bool = False, pretrained: bool = F
         if not timm.is_model(known):
             close = [n for n in (*tv.list_models(module=tv), *timm.list_models()) if n.startswith(known[:6])]
             hint = f"; did you mean {', '.join(close[:3])}?" if close else ""
-            raise UnweaveError(f"neither torchvision nor timm has a backbone named {name!r}{hint}")
+            raise UnweaveError(f"`backbone` {name!r} is in neither torchvision nor timm{hint}")
         backbone = timm.create_model(known, pretrained=pretrained, num_classes=0)
         dim = getattr(backbone, "head_hidden_size", backbone.num_features)
     if small_images:
@@ -35,7 +41,7 @@ def make_backbone(name: str, *, small_images: bool = False, pretrained: bool = F
 
 
 def _remove_classifier(backbone: nn.Module) -> int:
-    """Puts the identity in place of the last linear layer; returns what went into it."""
+    """Replaces the last linear layer by the identity; returns its number of inputs."""
     name, last = [(n, m) for n, m in backbone.named_modules() if isinstance(m, nn.Linear)][-1]
     parent, _, child = name.rpartition(".")
     setattr(backbone.get_submodule(parent), child, nn.Identity())
@@ -44,17 +50,28 @@ def _remove_classifier(backbone: nn.Module) -> int:
 
 def _shrink_stem(backbone: Any, name: str) -> None:
     if not (isinstance(getattr(backbone, "conv1", None), nn.Conv2d) and hasattr(backbone, "maxpool")):
-        raise UnweaveError(f"small_images changes the stem of a ResNet; {name!r} has none of that kind")
+        raise UnweaveError(f"`small_images` changes the stem of a ResNet; `backbone` {name!r} has no such stem")
     old = backbone.conv1
     backbone.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")
     backbone.maxpool = nn.Identity()
 
 
-class SmallConvNet(nn.Module):
-    """A few strided convolutions and a flattening, for small images on a CPU.
+class SmallConvNet(Described, nn.Module):
+    """A few strided convolutions and a fully connected layer, for small images on a CPU.
 
-    The last layer is flattened, not averaged, so that h tells where a thing is as well as what it is.
+    The last feature map is flattened, not averaged, so that h encodes position.
+
+    Args:
+        size: side of the images in pixels.
+        layers: (width, stride) of each convolution.
+        dim: size of the fully connected layer.
+        channels: of the images.
+        pooled: append the mean and the maximum of each channel to h, which do not depend on position.
+
+    Examples:
+        >>> SmallConvNet(32)(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 128])
     """
 
     def __init__(
@@ -66,10 +83,6 @@ class SmallConvNet(nn.Module):
         *,
         pooled: bool = False,
     ) -> None:
-        """``layers`` are the (width, stride) of each convolution, ``size`` the pixels a side of the images.
-
-        ``pooled`` adds each channel's mean and maximum to h: what a thing is, wherever it is.
-        """
         super().__init__()
         convolutions: list[nn.Module] = []
         before, side = channels, size

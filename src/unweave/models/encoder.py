@@ -6,6 +6,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from unweave.describe import Described
 from unweave.errors import UnweaveError
 from unweave.models.backbones import make_backbone
 
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 def projector(dim_in: int, hidden: int, depth: int, dim_out: int) -> nn.Sequential:
-    """``depth`` linear layers, batch norm and ReLU between them; the last has no bias. Depth 1 is a linear map."""
+    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map."""
     layers: list[nn.Module] = []
     for _ in range(depth - 1):
         layers += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
@@ -21,39 +22,44 @@ def projector(dim_in: int, hidden: int, depth: int, dim_out: int) -> nn.Sequenti
     return nn.Sequential(*layers, nn.Linear(dim_in, dim_out, bias=False))
 
 
-def with_ends(z: Tensor) -> Tensor:
-    """Square roots of a softmax, (n, d) to (n, d): unit vectors none of whose coordinates is negative.
+def to_nonnegative_orthant(z: Tensor) -> Tensor:
+    """Square roots of a softmax, (n, d) to (n, d): unit vectors with non-negative coordinates.
 
-    >>> with_ends(torch.tensor([[0.0, 0.0], [9.0, -9.0]])).round(decimals=2)
-    tensor([[0.7100, 0.7100],
-            [1.0000, 0.0000]])
+    Examples:
+        >>> to_nonnegative_orthant(torch.tensor([[0.0, 0.0], [9.0, -9.0]])).round(decimals=2)
+        tensor([[0.7100, 0.7100],
+                [1.0000, 0.0000]])
     """
     return (z.log_softmax(1) / 2).exp()
 
 
-class Encoder(nn.Module):
-    """A backbone and one projector for each space; gives ``{"h": …, "content": …, …}``.
+class Encoder(Described, nn.Module):
+    """A backbone and one projector for each space; returns ``{"h": …, "content": …, …}``.
 
     Args:
-        backbone: a name of torchvision's or timm's, or any module from images to (n, dim).
+        backbone: a name known to torchvision or timm, or any module from images to (n, feature_dim).
         spaces: the names of the spaces, as ``views.spaces``.
         dim: the size of each space; one number, or one for each space.
-        hidden, depth: the width and number of layers of each projector; likewise.
-        split: instead of one projector for each space, a single one whose output is split by these fractions; ``dim``
-            is then the size of the whole.
-        ends: spaces whose embeddings are made to be ``with_ends``: for a factor that is a line, such as size, under a
-            method that sees directions alone (SimCLR). On a sphere a line may close to a ring, and on a ring every
-            content may begin at a place of its own: all are spread alike, so that neither entropy nor independence
-            sees it, and what is size 2 of one content is size 3 of another (``reproduce sprites``). The theorem's
-            spaces are cubes, which have ends.
-        feature_dim: the size of h, where ``backbone`` is a module that does not say it (as ``num_features``).
+        hidden: the width of each projector; one number, or one for each space.
+        depth: the number of linear layers of each projector; one number, or one for each space.
+        split: a single projector for all spaces, whose output is divided by these fractions; ``dim`` is then the size
+            of the whole.
+        nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
+            with two ends, such as size, under a method that compares directions (SimCLR).
+        feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
         small_images: the stem for small images, where ``backbone`` is the name of a ResNet.
-        pretrained: load the library's own weights for the named backbone.
+        pretrained: load the weights that torchvision or timm publish for the named backbone.
 
-    >>> import torch, unweave as uw
-    >>> encoder = uw.Encoder("resnet18", spaces=("content", "color"), dim={"content": 64, "color": 8})
-    >>> {name: tuple(z.shape) for name, z in encoder(torch.rand(2, 3, 64, 64)).items()}
-    {'h': (2, 512), 'content': (2, 64), 'color': (2, 8)}
+    Notes:
+        On the whole sphere an interval can be embedded as a closed loop, with another starting point for each content.
+        Neither entropy nor independence changes then, but size 2 of one content lies where size 3 of another does. The
+        theorem's spaces are cubes, in which a loop costs entropy.
+
+    Examples:
+        >>> import torch, unweave as uw
+        >>> encoder = uw.Encoder("resnet18", spaces=("content", "color"), dim={"content": 64, "color": 8})
+        >>> {name: tuple(z.shape) for name, z in encoder(torch.rand(2, 3, 64, 64)).items()}
+        {'h': (2, 512), 'content': (2, 64), 'color': (2, 8)}
     """
 
     def __init__(
@@ -65,7 +71,7 @@ class Encoder(nn.Module):
         hidden: int | Mapping[str, int] = 2048,
         depth: int | Mapping[str, int] = 2,
         split: Mapping[str, float] | None = None,
-        ends: Collection[str] = (),
+        nonnegative: Collection[str] = (),
         feature_dim: int | None = None,
         small_images: bool = False,
         pretrained: bool = False,
@@ -73,17 +79,17 @@ class Encoder(nn.Module):
         super().__init__()
         self.spaces = tuple(spaces)
         if not self.spaces or "h" in self.spaces or len(set(self.spaces)) != len(self.spaces):
-            raise UnweaveError(f"spaces must be different names other than 'h', not {self.spaces}")
-        self.ends = frozenset(ends)
-        if unknown := self.ends - set(self.spaces):
-            raise UnweaveError(f"ends names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
+            raise UnweaveError(f"`spaces` must be different names other than 'h', not {self.spaces}")
+        self.nonnegative = frozenset(nonnegative)
+        if unknown := self.nonnegative - set(self.spaces):
+            raise UnweaveError(f"`nonnegative` names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
         if isinstance(backbone, str):
             self.backbone, known = make_backbone(backbone, small_images=small_images, pretrained=pretrained)
         else:
             self.backbone = backbone
             known = feature_dim or getattr(backbone, "num_features", 0)  # type: ignore[assignment]
             if not known:
-                raise UnweaveError("the size of the backbone's output is not known: give feature_dim")
+                raise UnweaveError("the size of the backbone's output is not known: set `feature_dim`")
         self.feature_dim = int(known)
         self._parts: list[int] | None = None
         if split is not None:
@@ -106,11 +112,20 @@ class Encoder(nn.Module):
             z = dict(zip(self.spaces, self.projectors["all"](h).split(self._parts, 1), strict=True))
         else:
             z = {space: self.projectors[space](h) for space in self.spaces}
-        return {"h": h, **{space: with_ends(z[space]) if space in self.ends else z[space] for space in self.spaces}}
+        for space in self.nonnegative:
+            z[space] = to_nonnegative_orthant(z[space])
+        return {"h": h, **z}
 
 
 class BothViews(nn.Module):
-    """Encodes two views in one call, as data-parallel wrappers want it; batch norm sees each view by itself."""
+    """Encodes two views in one call, as data-parallel wrappers require; batch norm normalises each view separately.
+
+    Examples:
+        >>> encoder = Encoder(torch.nn.Flatten(), ("content",), dim=4, depth=1, feature_dim=12)
+        >>> z_a, z_b = BothViews(encoder)(torch.rand(2, 3, 2, 2), torch.rand(2, 3, 2, 2))
+        >>> z_a["content"].shape
+        torch.Size([2, 4])
+    """
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -123,17 +138,17 @@ class BothViews(nn.Module):
 
 def _per_space(name: str, value: int | Mapping[str, int], spaces: tuple[str, ...]) -> dict[str, int]:
     if isinstance(value, Mapping) and set(value) != set(spaces):
-        raise UnweaveError(f"{name} names the spaces {sorted(value)}, but there are {sorted(spaces)}")
+        raise UnweaveError(f"`{name}` names the spaces {sorted(value)}, but there are {sorted(spaces)}")
     values = dict(value) if isinstance(value, Mapping) else dict.fromkeys(spaces, value)
     for space, number in values.items():
         if number < 1:
-            raise UnweaveError(f"{name} of space {space!r} must be at least 1, not {number}")
+            raise UnweaveError(f"`{name}` of space {space!r} must be at least 1, not {number}")
     return values
 
 
 def _single(name: str, value: int | Mapping[str, int]) -> int:
     if isinstance(value, Mapping):
-        raise UnweaveError(f"with split there is one projector: {name} is one number, not {dict(value)}")
+        raise UnweaveError(f"with `split` there is one projector: `{name}` must be one number, not {dict(value)}")
     return value
 
 
@@ -141,10 +156,10 @@ def _split(fractions: Mapping[str, float], spaces: tuple[str, ...], dim: int | M
     total = _single("dim", dim)
     if set(fractions) != set(spaces) or min(fractions.values()) <= 0 or abs(sum(fractions.values()) - 1) > 1e-6:
         raise UnweaveError(
-            f"split must give each of {sorted(spaces)} a positive fraction, 1 in all, not {dict(fractions)}"
+            f"`split` must give each of {sorted(spaces)} a positive fraction, 1 in total, not {dict(fractions)}"
         )
     edges = torch.tensor([0.0] + [fractions[s] for s in spaces], dtype=torch.float64).cumsum(0)
     parts = (edges * total).round().long().diff().tolist()
     if min(parts) < 1:
-        raise UnweaveError(f"split {dict(fractions)} of {total} dimensions leaves a space with none")
+        raise UnweaveError(f"`split` {dict(fractions)} of {total} dimensions leaves a space without dimensions")
     return parts

@@ -1,0 +1,48 @@
+"""Settings of the encoder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unweave.settings import require
+
+if TYPE_CHECKING:
+    from unweave.models import Encoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """A backbone, and one projector for each space.
+
+    Examples:
+        >>> EncoderConfig(dim=32, hidden=64).build(("content", "color")).feature_dim
+        512
+    """
+
+    backbone: str = "resnet18"
+    """A network of torchvision or timm, by name."""
+    small_images: bool = False
+    """Give a ResNet the stem for 32-pixel images: a 3×3 convolution without stride, no pooling."""
+    dim: int = 128
+    """Dimensions of each space."""
+    hidden: int = 2048
+    """Width of each projector."""
+    depth: int = 2
+    """Linear layers of each projector."""
+
+    def __post_init__(self) -> None:
+        require(self, ">= 1", "dim", "hidden", "depth")
+
+    def build(self, spaces: Sequence[str], *, pretrained: bool = False) -> "Encoder":
+        """The network; its weights are drawn from torch's global generator."""
+        from unweave.models import Encoder
+
+        return Encoder(
+            self.backbone,
+            spaces,
+            dim=self.dim,
+            hidden=self.hidden,
+            depth=self.depth,
+            small_images=self.small_images,
+            pretrained=pretrained,
+        )
