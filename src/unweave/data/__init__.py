@@ -1,21 +1,43 @@
-"""Where images come from."""
+"""Where images come from: sources, loading, batches, and data with known factors."""
 
 from typing import TYPE_CHECKING
 
 from unweave._lazy import attach
 
 if TYPE_CHECKING:
-    from unweave.data.loader import CachedImages, StreamedImages, load_images
-    from unweave.data.source import Source, open_source
-    from unweave.data.sprites import Sprites
+    from unweave.data.batches import BatchSource, DataLoaderImages, DatasetImages, TensorImages, as_batch_source
+    from unweave.data.config import DataConfig
+    from unweave.data.latents import LatentModel, StackedLatents
+    from unweave.data.loading import load_images
+    from unweave.data.sources import open_source
+    from unweave.data.sources.base import Source
+    from unweave.data.sprites import Sprites, StoredSprites
 
-__all__ = ["CachedImages", "Source", "Sprites", "StreamedImages", "load_images", "open_source"]
+__all__ = [
+    "BatchSource",
+    "DataConfig",
+    "DataLoaderImages",
+    "DatasetImages",
+    "LatentModel",
+    "Source",
+    "Sprites",
+    "StackedLatents",
+    "StoredSprites",
+    "TensorImages",
+    "as_batch_source",
+    "load_images",
+    "open_source",
+]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "loader": ("CachedImages", "StreamedImages", "load_images"),
-        "source": ("Source", "open_source"),
-        "sprites": ("Sprites",),
+        "batches": ("BatchSource", "DataLoaderImages", "DatasetImages", "TensorImages", "as_batch_source"),
+        "config": ("DataConfig",),
+        "latents": ("LatentModel", "StackedLatents"),
+        "loading": ("load_images",),
+        "sources": ("open_source",),
+        "sources.base": ("Source",),
+        "sprites": ("Sprites", "StoredSprites"),
     },
 )

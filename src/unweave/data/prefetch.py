@@ -1,4 +1,4 @@
-"""Work ahead: the next batches are made and copied to the device while the present one is trained on."""
+"""Prefetching: the next batches are made and copied to the device while the current one is trained on."""
 
 import queue
 import threading
@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 
 AHEAD = 2
-"""Batches that wait, ready, on the device."""
+"""Batches kept ready on the device."""
 
 
 def empty_for(device: torch.device, *shape: int) -> Tensor:
-    """uint8 to be filled on the host, in memory from which a GPU can copy by itself."""
+    """An uninitialised uint8 tensor on the host, in pinned memory if ``device`` is a GPU."""
     return torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
 
 
 def prefetch(batches: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
     """The same batches on ``device``, taken from ``batches`` by a thread.
 
-    To a GPU they travel on a stream of their own, beside the computation, if they lie in pinned memory. An error in the
-    thread is raised where the batch would have come.
+    Batches in pinned memory are copied to a GPU on a separate stream, in parallel with the computation. An error in the
+    thread is raised in place of the batch.
     """
     ready: queue.Queue[tuple[Tensor | None, torch.cuda.Event | None] | BaseException] = queue.Queue(AHEAD)
     stop = threading.Event()

@@ -1,10 +1,10 @@
-"""ColorDSprites, rendered when it is asked for.
+"""ColorDSprites, rendered on demand.
 
-dSprites (Matthey et al. 2017) shows one white shape on black, in all combinations of 3 shapes, 6 scales, 40
-orientations and 32×32 places: 737,280 images, numbered here as in the official file. ColorDSprites gives each of them
-one of ten colours. Nothing is stored: an index is turned into factors, and factors into pixels, on any device.
+dSprites (Matthey et al. 2017) has one white shape on black, in all combinations of 3 shapes, 6 scales, 40 orientations
+and 32×32 positions: 737,280 images, numbered here as in the official file. ColorDSprites gives each one of ten colours.
+Nothing is stored: an index is converted to factors, and factors to pixels, on any device.
 
-Legend: n images, s pixels a side.
+Legend: n images, s pixels per side.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unweave.constants import constant
+from unweave.device_cache import cached_tensor
 from unweave.errors import UnweaveError
 
 SHAPES = ("square", "ellipse", "heart")
@@ -30,8 +30,7 @@ PALETTE = (  # matplotlib's tab10
 SQUARE = 9.6  # half a side
 ELLIPSE = (12.8, 7.2)  # half axes
 HEART = (
-    # Radius at 33 angles from the notch (straight up) round to the tip (straight down), measured on published frames;
-    # the other half is its mirror image.
+    # Radius at 33 angles from the notch (up) to the tip (down), measured on published frames; the rest is mirrored.
     5.14, 6.83, 8.18, 9.23, 10.05, 10.57, 10.97, 11.19, 11.26, 11.23, 11.07, 10.77, 10.42, 9.88, 9.33, 8.71, 8.12,
     7.58, 7.12, 6.78, 6.45, 6.23, 6.08, 5.93, 5.93, 5.93, 5.95, 6.14, 6.37, 6.70, 7.20, 8.02, 9.04,
 )  # fmt: skip
@@ -43,18 +42,28 @@ class Sprites:
     """All 737,280 coloured sprites by index.
 
     Args:
-        size: pixels a side, at most 64; smaller ones show the same scene more coarsely.
+        size: pixels per side, at most 64; smaller images show the same scene more coarsely.
         palette: the colours, as RGB triples of 0–255.
-        seed: which colour each sprite has is drawn once, from this seed.
-        npz: the official ``dsprites_ndarray_….npz``; its images are then shown in place of rendered ones.
+        seed: of the random assignment of colours to sprites.
+        npz: the official ``dsprites_ndarray_….npz``, whose images then replace the rendered ones.
 
-    >>> sprites = Sprites(size=32)
-    >>> images = sprites[torch.tensor([0, 737_279])]
-    >>> images.shape, images.dtype
-    (torch.Size([2, 3, 32, 32]), torch.uint8)
-    >>> {name: int(value[1]) for name, value in sprites.factors(torch.tensor([0, 737_279])).items()}
-    {'shape': 2, 'scale': 5, 'orientation': 39, 'x': 31, 'y': 31, 'color': ...}
+    Examples:
+        >>> sprites = Sprites(size=32)
+        >>> images = sprites[torch.tensor([0, 737_279])]
+        >>> images.shape, images.dtype
+        (torch.Size([2, 3, 32, 32]), torch.uint8)
+        >>> {name: int(value[1]) for name, value in sprites.factors(torch.tensor([0, 737_279])).items()}
+        {'shape': 2, 'scale': 5, 'orientation': 39, 'x': 31, 'y': 31, 'color': ...}
     """
+
+    count = COUNT
+    """The number of sprites."""
+    shapes = SHAPES
+    """The names of the shapes."""
+    factor_sizes = SIZES
+    """The number of values of each factor but color."""
+    default_palette = PALETTE
+    """The ten colours."""
 
     def __init__(
         self,
@@ -65,11 +74,11 @@ class Sprites:
         npz: str | Path | None = None,
     ) -> None:
         if not 8 <= size <= 64:
-            raise UnweaveError(f"sprites have 8 to 64 pixels a side, not {size}")
+            raise UnweaveError(f"Sprites: `size` must be 8 to 64 pixels, not {size}")
         self.size = size
         self.palette = torch.tensor(palette, dtype=torch.uint8)
         if self.palette.ndim != 2 or self.palette.shape[1] != 3:
-            raise UnweaveError("a palette is a list of RGB triples")
+            raise UnweaveError("Sprites: `palette` must be a list of RGB triples")
         generator = torch.Generator().manual_seed(seed)
         self._colors = torch.randint(len(palette), (COUNT,), generator=generator, dtype=torch.uint8)
         self._official = None if npz is None else _load_official(npz, size)
@@ -87,9 +96,11 @@ class Sprites:
 
     def factors(self, index: Tensor) -> Factors:
         """The value of each factor, as a whole number from 0, (n,) each."""
-        on_gpu = index.is_cuda  # the look would wait for everything before it
+        on_gpu = index.is_cuda  # where the check would wait for the work queued before it
         if index.numel() and not on_gpu and not (int(index.min()) >= 0 and int(index.max()) < COUNT):
-            raise UnweaveError(f"sprites are numbered 0 to {COUNT - 1}, not {int(index.min())} to {int(index.max())}")
+            raise UnweaveError(
+                f"sprites are numbered from 0 to {COUNT - 1}, not from {int(index.min())} to {int(index.max())}"
+            )
         rest, factors = index, {}
         for name, values in reversed(SIZES.items()):
             factors[name] = rest % values
@@ -107,7 +118,7 @@ class Sprites:
         return index
 
     def render(self, factors: Mapping[str, Tensor]) -> Tensor:
-        """Images (n, 3, s, s), uint8, of any factors: not only whole numbers, but all that lie between them."""
+        """Images (n, 3, s, s), uint8, of any factors; all but shape and color may be fractions."""
         masks = render_masks(
             factors["shape"],
             scale=0.5 + 0.1 * factors["scale"],
@@ -119,7 +130,7 @@ class Sprites:
         return self.paint(masks, factors["color"])
 
     def paint(self, masks: Tensor, color: Tensor) -> Tensor:
-        """Masks (n, s, s) in the palette's colours (n,)."""
+        """Masks (n, s, s) painted in the palette's colours (n,)."""
         if self.palette.device != masks.device:
             self.palette = self.palette.to(masks.device)
         rgb = self.palette[color]
@@ -127,11 +138,12 @@ class Sprites:
 
 
 class StoredSprites:
-    """Some of the sprites, their masks drawn once and kept on a device: 3 GB for all of them at 64 pixels.
+    """Some of the sprites, rendered once and kept as masks on a device: 3 GB for all of them at 64 pixels.
 
-    >>> stored = StoredSprites(Sprites(size=8), torch.tensor([5, 7]))
-    >>> stored[torch.tensor([1])].shape
-    torch.Size([1, 3, 8, 8])
+    Examples:
+        >>> stored = StoredSprites(Sprites(size=8), torch.tensor([5, 7]))
+        >>> stored[torch.tensor([1])].shape
+        torch.Size([1, 3, 8, 8])
     """
 
     def __init__(self, sprites: Sprites, index: Tensor, device: torch.device | str = "cpu") -> None:
@@ -154,13 +166,13 @@ def render_masks(shape: Tensor, *, scale: Tensor, angle: Tensor, x: Tensor, y: T
         """Both coordinates of every pixel in the sprite's own frame."""
         cos, sin = (f(angle[rows].float()) / scale[rows] for f in (torch.cos, torch.sin))
         dx, dy = pixel - x[rows, None], pixel - y[rows, None]
-        # Each is a sum of something of the column and something of the row.
+        # Each is the sum of a function of the column and a function of the row.
         u = (cos[:, None] * dx)[:, None, :] - (sin[:, None] * dy)[:, :, None]
         v = (sin[:, None] * dx)[:, None, :] + (cos[:, None] * dy)[:, :, None]
         return u, v
 
     inside = (_in_square, _in_ellipse, _in_heart)
-    if shape.is_cuda:  # all three for all sprites: cheaper than asking the GPU which is which
+    if shape.is_cuda:  # all three tests for all sprites: reading the shapes would wait for the GPU
         u, v = frame(slice(None))
         kinds = torch.stack([test(u, v) & (shape == kind)[:, None, None] for kind, test in enumerate(inside)])
         return kinds.any(0)
@@ -180,7 +192,7 @@ def _in_ellipse(u: Tensor, v: Tensor) -> Tensor:
 
 
 def _in_heart(u: Tensor, v: Tensor) -> Tensor:
-    outline = constant(HEART, u.device)
+    outline = cached_tensor(HEART, u.device)
     steps = torch.diff(outline, append=outline[-1:])
     place = (torch.atan2(v, u.abs()) / math.pi + 0.5) * (len(HEART) - 1)
     knot = place.to(torch.int32).clamp_(0, len(HEART) - 1)
@@ -189,9 +201,9 @@ def _in_heart(u: Tensor, v: Tensor) -> Tensor:
 
 
 def _load_official(path: str | Path, size: int) -> np.ndarray:
-    """The official masks, eight pixels a byte: 377 MB in place of 3 GB."""
+    """The official masks, eight pixels per byte: 377 MB instead of 3 GB."""
     if size != 64:
-        raise UnweaveError(f"the official sprites have 64 pixels a side, not {size}")
+        raise UnweaveError(f"Sprites: with `npz`, `size` must be 64, not {size}")
     try:
         with np.load(path) as archive:
             images = archive["imgs"]

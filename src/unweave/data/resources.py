@@ -1,15 +1,15 @@
-"""How much memory is to be had."""
+"""Memory and processor cores that this process may use."""
 
 import os
 import shutil
 from pathlib import Path
 
-from unweave.processes import processes_here
+from unweave.distributed import local_world_size
 
 
 def available_memory() -> int:
-    """Bytes this process may fill: what is free on the machine, or in its container, divided by our processes there."""
-    return min(_free_on_machine(), _free_in_container()) // processes_here()
+    """Bytes this process may use: what is free on the machine or in its container, divided by our processes there."""
+    return min(_free_on_machine(), _free_in_container()) // local_world_size()
 
 
 def _free_on_machine() -> int:
@@ -26,7 +26,7 @@ def _free_on_machine() -> int:
 
 
 def _free_in_container() -> int:
-    """Under cgroups a container may have less than the machine; without a limit, boundless."""
+    """The rest of the container's memory limit (cgroups); without a limit, a very large number."""
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         used = int(Path("/sys/fs/cgroup/memory.current").read_text())
@@ -36,7 +36,7 @@ def _free_in_container() -> int:
 
 
 def free_shared_memory() -> int:
-    """Bytes free in /dev/shm, through which processes hand tensors to one another."""
+    """Bytes free in /dev/shm, which worker processes use to pass tensors."""
     try:
         return shutil.disk_usage("/dev/shm").free
     except OSError:  # not Linux: shared memory has no such limit
@@ -44,12 +44,12 @@ def free_shared_memory() -> int:
 
 
 def cores() -> int:
-    """Processor cores this process may use."""
+    """The number of processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:
-    """Processes that decode for one that trains: its share of the cores, 16 at most."""
-    told = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    share = int(told) if told.isdigit() else cores() // processes_here()
+    """Processes that decode images for one training process: its share of the cores, at most 16."""
+    slurm = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    share = int(slurm) if slurm.isdigit() else cores() // local_world_size()
     return max(1, min(16, share))

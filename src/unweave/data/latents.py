@@ -2,11 +2,11 @@
 
     content c ~ N(0, Σ_c)  ─►  style s = a + B·c + noise  ─►  perturbed style s̃  ─►  observation x = f(c, s̃)
 
-Every part is explicit, so that one can try assumptions of one's own: sizes, dependence of content's own dimensions,
-styles caused by content and by each other, how interventions act, how deep the mixing f is. Several worlds that differ
-only in their seed are drawn together: each has its own covariances, causes and mixing, stacked in the first dimension.
+Every assumption is a setting: sizes, dependence among the dimensions of content, styles caused by content and by each
+other, the kind of intervention, the depth of the mixing f. Several instances that differ only in their seed are sampled
+together; each has its own covariances, causal effects and mixing, stacked in the first dimension.
 
-Legend: r worlds, n samples, d_c and d_s dimensions of content and style, d = d_c + d_s, M style variables.
+Legend: r instances, n samples, d_c and d_s dimensions of content and style, d = d_c + d_s, M style variables.
 """
 
 from collections.abc import Sequence
@@ -21,64 +21,72 @@ from torch import Tensor
 from unweave.errors import UnweaveError
 
 CANDIDATES = 25_000
-"""Matrices drawn for a mixing layer, of which the best-conditioned thousandth is used."""
+"""Matrices drawn for a mixing layer; one of the best-conditioned 0.1% is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatentModel:
-    """What is the same in all worlds."""
+    """A data-generating process, up to what is drawn from a seed.
+
+    Examples:
+        >>> LatentModel(content=2, style=2, variables=2, causal=True).variables
+        2
+    """
 
     content: int = 5
     """Dimensions of content."""
     style: int = 5
     """Dimensions of style."""
     variables: int = 1
-    """Style variables s_1 … s_M of equal size that style consists of: what pairs of views share one by one."""
+    """Style variables s_1 … s_M, of equal size, that style consists of. Pairs of views share one of them."""
     statistical: bool = False
-    """Dependence within content and within style: covariances from a Wishart distribution instead of the identity."""
+    """Dependence within content and within style: covariances from a Wishart distribution, not the identity."""
     causal: bool = False
-    """Style is caused by content: a and B are drawn from N(0, 1) instead of being 0."""
+    """Content causes style: a and B are drawn from N(0, 1), not 0."""
     chain: bool = False
-    """Style dimensions are caused by those before them too, with effects from N(0, 1)."""
+    """Each style dimension is also caused by those before it, with effects from N(0, 1)."""
     additive: bool = True
-    """Whether a style's own noise u is added to what causes it; if not, content also sets its scale, to e^(±1)."""
+    """Whether the exogenous noise of a style is added to its causes; if not, content scales it by up to e^(±1)."""
     intervention: Literal["shift", "perfect"] = "shift"
-    """How style is perturbed: noise is added to it, or replaces it."""
+    """How style is perturbed: noise is added to it ("shift") or replaces it ("perfect")."""
     layers: int = 3
     """Square layers of the mixing function."""
     slope: float = 0.2
-    """Of the leaky ReLU between them, on the negative side; 1 makes the mixing linear."""
+    """Negative slope of the leaky ReLU between them; 1 makes the mixing linear."""
     rounding: float = 0.0
-    """Width w over which the kink of the leaky ReLU is rounded off, slope·x + (1 − slope)·w·softplus(x/w): with any but
-    0 the mixing is a diffeomorphism."""
+    """Width w over which the kink of the leaky ReLU is smoothed, slope·x + (1 − slope)·w·softplus(x/w). The mixing is a
+    diffeomorphism unless it is 0."""
 
     def __post_init__(self) -> None:
         for name in ("content", "style", "layers"):
             if getattr(self, name) < 1:
-                raise UnweaveError(f"{name} must be at least 1, not {getattr(self, name)}")
+                raise UnweaveError(f"LatentModel: `{name}` must be at least 1, not {getattr(self, name)}")
         if self.variables < 1 or self.style % self.variables:
-            raise UnweaveError(f"{self.style} dimensions of style cannot be {self.variables} variables of equal size")
+            raise UnweaveError(
+                f"LatentModel: `style` {self.style} cannot be divided into `variables` {self.variables} of equal size"
+            )
         if not 0 < self.slope <= 1:
-            raise UnweaveError(f"slope must be in (0, 1], or f could not be inverted; not {self.slope}")
+            raise UnweaveError(f"LatentModel: `slope` must be in (0, 1], so that f is invertible, not {self.slope}")
         if self.rounding < 0:
-            raise UnweaveError(f"rounding is a width, not negative: {self.rounding}")
+            raise UnweaveError(f"LatentModel: `rounding` is a width and cannot be negative: {self.rounding}")
         if self.intervention not in ("shift", "perfect"):
-            raise UnweaveError(f"intervention is 'shift' or 'perfect', not {self.intervention!r}")
+            raise UnweaveError(f"LatentModel: `intervention` is 'shift' or 'perfect', not {self.intervention!r}")
 
 
-class Worlds:
-    """Worlds of one model, one for each seed.
+class StackedLatents:
+    """Instances of a latent model, one for each seed, sampled together.
 
-    >>> worlds = Worlds(LatentModel(content=2, style=1), seeds=(0, 1))
-    >>> content, style = worlds.sample(4, torch.Generator().manual_seed(0))
-    >>> worlds.observe(content, style).shape
-    torch.Size([2, 4, 3])
+    Examples:
+        >>> latents = StackedLatents(LatentModel(content=2, style=1), seeds=(0, 1))
+        >>> content, style = latents.sample(4, torch.Generator().manual_seed(0))
+        >>> latents.observe(content, style).shape
+        torch.Size([2, 4, 3])
     """
 
     def __init__(self, model: LatentModel, seeds: Sequence[int], device: torch.device | str = "cpu") -> None:
         self.model = model
-        drawn = [_draw_world(model, seed) for seed in seeds]
-        stacked = {name: torch.stack([world[name] for world in drawn]).to(device) for name in drawn[0]}
+        drawn = [_draw_instance(model, seed) for seed in seeds]
+        stacked = {name: torch.stack([instance[name] for instance in drawn]).to(device) for name in drawn[0]}
         self.content_factor, self.style_factor = stacked["content"], stacked["style"]
         self.shift_factor, self.effect, self.offset = stacked["shift"], stacked["effect"], stacked["offset"]
         self.links, self.scale_effect = stacked["links"], stacked["scale"]
@@ -98,9 +106,9 @@ class Worlds:
         return content, torch.stack(style, -1)
 
     def pairs(self, style: Tensor, shared: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Two perturbed styles s̃ and s̃′ of each sample, which agree in variable m where ``shared`` (n,) is m.
+        """Two perturbed styles s̃ and s̃′ of each sample, equal in variable m where ``shared`` (n,) is m.
 
-        The paper's equation for p^(m)(s̃, s̃′ | s): variables count from 1, and 0 shares nothing but content.
+        The paper's p^(m)(s̃, s̃′ | s). Variables count from 1; where ``shared`` is 0, only content is shared.
         """
         a, b = self.perturb(style, generator), self.perturb(style, generator)
         size = self.model.style // self.model.variables
@@ -113,9 +121,9 @@ class Worlds:
         return noise if self.model.intervention == "perfect" else style + noise
 
     def conditional_rank(self, content: Tensor, style: Tensor) -> Tensor:
-        """F(s̃ | c) of each dimension of a perturbed style, in (0, 1): what of it content does not explain.
+        """F(s̃ | c) of each dimension of a perturbed style, in (0, 1): the part that content does not explain.
 
-        Uniform whatever the content, and equal to the rank of the exogenous noise where noise is additive.
+        It is uniform given content, and equals the rank of the exogenous noise where noise is additive.
         """
         spread = self.shift_factor.square().sum(-1)[:, None]  # variances, (r, 1, d_s)
         if self.model.intervention == "perfect":
@@ -129,7 +137,7 @@ class Worlds:
         return torch.special.ndtr((style - mean) / (spread + own.square().sum(-1)).sqrt())
 
     def _noise_scale(self, content: Tensor) -> Tensor:
-        """What content multiplies each style's own noise by, (r, n, d_s)."""
+        """The factor by which content multiplies the exogenous noise of each style, (r, n, d_s)."""
         if self.model.additive:
             return torch.ones(*content.shape[:-1], self.model.style, device=content.device)
         return torch.exp(torch.tanh(content @ self.scale_effect.mT))
@@ -157,29 +165,29 @@ class Worlds:
 
 
 @cache
-def _draw_world(model: LatentModel, seed: int) -> dict[str, Tensor]:
+def _draw_instance(model: LatentModel, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
     def factor(size: int) -> Tensor:
-        """Of a covariance: the identity, or Wishart(size, I), which is A·Aᵀ of a square Gaussian A."""
+        """A of a covariance A·Aᵀ: the identity, or square Gaussian, so that the covariance is Wishart(size, I)."""
         return normal(size, size) if model.statistical else torch.eye(size)
 
-    world = {"content": factor(model.content), "style": factor(model.style), "shift": factor(model.style)}
+    instance = {"content": factor(model.content), "style": factor(model.style), "shift": factor(model.style)}
     cause = 1.0 if model.causal else 0.0
-    world["effect"] = cause * normal(model.style, model.content)
-    world["offset"] = cause * normal(model.style)
+    instance["effect"] = cause * normal(model.style, model.content)
+    instance["offset"] = cause * normal(model.style)
     size = model.content + model.style
-    world["mixing"] = torch.stack([_well_conditioned(size, generator) for _ in range(model.layers)])
-    world["links"] = normal(model.style, model.style).tril(-1)
-    world["scale"] = normal(model.style, model.content)
-    return world
+    instance["mixing"] = torch.stack([_well_conditioned(size, generator) for _ in range(model.layers)])
+    instance["links"] = normal(model.style, model.style).tril(-1)
+    instance["scale"] = normal(model.style, model.content)
+    return instance
 
 
 def _well_conditioned(size: int, generator: torch.Generator) -> Tensor:
-    """A matrix of U(−1, 1) with columns of length 1, from the best-conditioned thousandth of many."""
+    """A matrix of U(−1, 1) with columns of length 1, one of the best-conditioned 0.1% of many."""
     matrices = torch.rand(CANDIDATES, size, size, generator=generator) * 2 - 1
     matrices = matrices / matrices.norm(dim=1, keepdim=True)
     best = torch.linalg.cond(matrices).argsort()[: CANDIDATES // 1000]

@@ -1,9 +1,8 @@
-"""Parquet's images in one flat file, for sets larger than memory.
+"""The images of Parquet files in one flat file, for data sets larger than memory.
 
 Parquet can only be read by whole row groups, and training reads in random order. The encoded images are therefore
-written once, one after another, to a file that is then read at any place; the operating system keeps what is used
-often. It lies in the folder for temporary files (``TMPDIR``), under a name that tells which Parquet files it is of:
-every process of a machine, and the next run, use the same.
+copied once to a file that allows random access. The file is in the folder for temporary files (``TMPDIR``), under a
+name derived from the Parquet files, so that all processes of a machine and later runs share it.
 """
 
 import hashlib
@@ -18,12 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unweave.errors import UnweaveError
+from unweave.files import locked
 
 Rows = Callable[[Path], Iterator[tuple[bytes | None, str | None]]]
-"""Gives the bytes and the path of every row of a file."""
+"""The bytes and the path of every row of a file."""
 
 
-class UnpackedImages:
+class FlatFile:
     """Encoded images by number, from a flat file."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,42 +37,39 @@ class UnpackedImages:
         return len(self.lengths)
 
     def get(self, i: int) -> tuple[bytes | None, str | None]:
-        """Image i's bytes, and its path; None where there are none."""
+        """The bytes of image i and its path; None where they are missing."""
         if self.lengths[i] < 0:
             return None, self.path(i)
         with open(self._file, "rb") as file:
             return os.pread(file.fileno(), int(self.lengths[i]), int(self._starts[i])), self.path(i)
 
     def path(self, i: int) -> str | None:
-        """Its path alone."""
+        """The path of image i."""
         return self._paths[i].as_py()
 
 
-def unpack(files: Sequence[Path], column: str, needed: int, rows: Rows) -> UnpackedImages:
-    """Opens the flat file of these Parquet files; writes it first, where it is not there yet."""
-    import fcntl  # not on Windows, where only this fails
-
+def flat_file(files: Sequence[Path], column: str, needed: int, rows: Rows) -> FlatFile:
+    """Opens the flat file of these Parquet files, after writing it if it does not exist."""
     about = [f"{file.resolve()} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
     name = hashlib.sha256("\n".join([column, *about]).encode()).hexdigest()[:16]
     home = Path(tempfile.gettempdir()) / f"unweave-{os.getuid()}"
     try:
         home.mkdir(mode=0o700, exist_ok=True)
         if home.stat().st_uid != os.getuid():
-            raise UnweaveError(f"{home} belongs to somebody else; set TMPDIR to a folder of your own")
-        with open(home / f"{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # one process of this machine writes, the others wait for it
+            raise UnweaveError(f"{home} belongs to another user; set TMPDIR to a folder of your own")
+        with locked(home / f"{name}.lock"):  # one process of this machine writes, the others wait for it
             if not (home / name).is_dir():
                 _write(home / name, files, needed, rows)
-        return UnpackedImages(home / name)
+        return FlatFile(home / name)
     except OSError as error:
-        raise UnweaveError(f"the images cannot be unpacked to {home}: {error.strerror}; set TMPDIR") from None
+        raise UnweaveError(f"the images cannot be copied to {home}: {error.strerror}; set TMPDIR") from None
 
 
 def _write(folder: Path, files: Sequence[Path], needed: int, rows: Rows) -> None:
     if needed > (free := shutil.disk_usage(folder.parent).free):
         raise UnweaveError(
-            f"the Parquet files hold {needed / 2**30:.1f} GB of encoded images, more than memory; unpacked they do not "
-            f"fit into {folder.parent} either, where {free / 2**30:.1f} GB are free: set TMPDIR"
+            f"the Parquet files hold {needed / 2**30:.1f} GB of encoded images, more than fits into memory; a copy "
+            f"needs as much in {folder.parent}, where {free / 2**30:.1f} GB are free: set TMPDIR to another folder"
         )
     temporary = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)

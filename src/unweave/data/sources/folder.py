@@ -4,23 +4,23 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from unweave.data.images import SUFFIXES
-from unweave.data.source import MISSING
+from unweave.data.decode import SUFFIXES
+from unweave.data.sources.base import MISSING
 from unweave.errors import UnweaveError
 
 
 class FolderImages:
-    """Every image under a folder, in the order of their paths; hidden ones are left out.
+    """Every image under a folder, sorted by path; hidden files are ignored.
 
-    Where images lie in folders of their own, the name of the first folder is an image's class. What is not an image by
-    its suffix is not read at all, and is counted in ``others``.
+    Where images are in subfolders, the name of the first folder on its path is an image's class. Files without an image
+    suffix are not read; ``others`` counts them by suffix.
     """
 
     def __init__(self, root: Path) -> None:
         self.root: Path | None = root
         self.others: Counter[str] = Counter()
         paths = []
-        seen = set()  # a link may lead back to a folder above it
+        seen = set()  # a link may point to a folder above it
         for folder, folders, files in os.walk(root, followlinks=True):
             if (real := os.path.realpath(folder)) in seen:
                 folders.clear()
@@ -38,7 +38,7 @@ class FolderImages:
 
     @classmethod
     def of_files(cls, files: list[Path]) -> "FolderImages":
-        """Exactly these files; the folder each lies in is its class, where there are several."""
+        """These files; the folder of each is its class, where there are several."""
         source = cls.__new__(cls)
         source.root, source.others = None, Counter()
         source._names = [str(file) for file in files]
@@ -54,7 +54,7 @@ class FolderImages:
             self.labels = [MISSING if owner is None else number[owner] for owner in owners]
 
     def or_error(self) -> "FolderImages":
-        """Itself, unless it is empty."""
+        """Itself; raises where it is empty."""
         if not len(self):
             found = ", ".join(f"{count} {suffix}" for suffix, count in self.others.most_common(3))
             raise UnweaveError(
@@ -66,14 +66,14 @@ class FolderImages:
         return len(self._names)
 
     def read(self, i: int) -> Path:
-        """Where image i lies."""
+        """The path of image i."""
         return Path(self._names[i]) if self.root is None else self.root / self._names[i]
 
     def name(self, i: int) -> str:
-        """The path under the folder."""
+        """The path of image i relative to the folder."""
         return self._names[i]
 
     def check(self) -> None:
-        """The folder may be removed while a run reads from it."""
+        """Raises where the folder was removed."""
         if self.root is not None and not self.root.is_dir():
-            raise UnweaveError(f"the folder {self.root} is gone; put it back, and the same command goes on")
+            raise UnweaveError(f"the folder {self.root} was removed; restore it, and the same command resumes")

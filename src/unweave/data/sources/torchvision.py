@@ -1,4 +1,4 @@
-"""torchvision's data sets by name."""
+"""Data sets of torchvision by name."""
 
 import inspect
 from pathlib import Path
@@ -9,8 +9,8 @@ from PIL import Image
 from unweave.errors import UnweaveError
 
 
-class VisionImages:
-    """A torchvision data set that lies under ``root``: its training part, as torchvision's own class reads it."""
+class TorchvisionImages:
+    """The training part of a torchvision data set that is stored under ``root``."""
 
     def __init__(self, name: str, root: Path) -> None:
         import torchvision.datasets as sets
@@ -47,13 +47,13 @@ class VisionImages:
         return len(self._set)
 
     def read(self, i: int) -> Image.Image:
-        """The image, as the data set gives it."""
+        """Image i of the data set."""
         image = self._set[i][0]
         return image
 
     def name(self, i: int) -> str:
-        """The data set and the image's number."""
+        """The data set's name and the image's number."""
         return f"{self._name}#{i}"
 
     def check(self) -> None:
-        """torchvision keeps no root that must stay."""
+        """Nothing to check."""

@@ -1,20 +1,30 @@
-"""Images that could not be read: counted, listed, and after too many of them the run is stopped."""
+"""Images that cannot be read: counted, listed in a file, and limited in number."""
 
 from pathlib import Path
 
 import torch
 
+from unweave.distributed import world_size
 from unweave.errors import UnweaveError
-from unweave.processes import world_size
 
 
-class Skipped:
-    """Collects what could not be read, and writes it to a file of ``name<tab>reason`` lines.
+class UnreadableImageError(Exception):
+    """An image that cannot be read; the message is the reason."""
+
+
+class UnreadableImages:
+    """Collects images that cannot be read, and appends them to a file of ``name<tab>reason`` lines.
 
     Args:
-        total: images in all.
-        max_bad: the share of them that may be unreadable.
-        path: the file; a run that goes on adds to what is listed there. None keeps no list.
+        total: the number of images.
+        max_bad: the fraction of them that may be unreadable.
+        path: the file; what it lists already is kept. None writes no file.
+
+    Examples:
+        >>> unreadable = UnreadableImages(total=100, max_bad=0.05)
+        >>> unreadable.add("a.jpg", "the file is empty")
+        >>> len(unreadable)
+        1
     """
 
     def __init__(self, total: int, max_bad: float, path: Path | None = None) -> None:
@@ -29,17 +39,17 @@ class Skipped:
         return len(self.reasons)
 
     def add(self, name: str, reason: str) -> None:
-        """Lists one more; raises when they are too many."""
+        """Adds an image; raises where they are too many."""
         name = name.replace("\n", " ").replace("\t", " ")
         if self._list(name, reason) and len(self) > self.max_bad * self.total:
             listed = f"all are listed in {self.path}; " if self.path else ""
             raise UnweaveError(
-                f"{len(self)} of {self.total} images cannot be read, more than --max-bad {self.max_bad:g} allows; "
+                f"{len(self)} of {self.total} images cannot be read, more than `max_bad` {self.max_bad:g} allows; "
                 f"{listed}the last is {name}: {reason}"
             )
 
     def _list(self, name: str, reason: str) -> bool:
-        """Whether it is new."""
+        """Whether the image was not listed before."""
         if name in self.reasons:
             return False
         self.reasons[name] = reason
@@ -49,7 +59,7 @@ class Skipped:
         return True
 
     def gather(self) -> None:
-        """Under several processes, each of which has met its own: the first one lists all of them."""
+        """Merges the lists of all processes; the first one writes them."""
         if world_size() == 1:
             return
         found: list[dict[str, str]] = [{} for _ in range(world_size())]

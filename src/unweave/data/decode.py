@@ -1,9 +1,9 @@
-"""One image, from whatever holds it to uint8 RGB of the working resolution.
+"""One image, from encoded bytes to a uint8 RGB square.
 
-    bytes, a path or a PIL image ─► upright, 8 bits, RGB ─► its central square, resized ─► (size, size, 3) uint8
+    bytes, a path or a PIL image ─► upright, 8 bits, RGB ─► central square, resized ─► (size, size, 3) uint8
 
-Everything a photo collection may hold is converted (16-bit, CMYK, palette, transparent, animated, EXIF-rotated); what
-cannot be read raises ``UnreadableImageError`` with the reason, for the caller to count.
+16-bit, CMYK, palette, transparent, animated and EXIF-rotated images are converted. An image that cannot be read raises
+``UnreadableImageError`` with the reason.
 """
 
 import io
@@ -16,19 +16,16 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch.nn.functional import interpolate
 
-Encoded = bytes | Path | Image.Image
+from unweave.data.sources.base import Encoded
+from unweave.data.unreadable import UnreadableImageError
 
 SUFFIXES = frozenset((
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm",
     ".jp2", ".avif", ".tga", ".ico",
 ))  # fmt: skip
-"""By which a file among others is taken for an image."""
+"""Suffixes of files that are taken for images."""
 MAX_PIXELS = 2**29
-"""Larger images are refused rather than unpacked: a few bytes can claim to be any size. 20,000 × 20,000 is below."""
-
-
-class UnreadableImageError(Exception):
-    """An image that cannot be had, in words for ``skipped.txt``."""
+"""Larger images are refused before they are decompressed; 20,000 × 20,000 is below."""
 
 
 def decode(encoded: Encoded, size: int) -> np.ndarray:
@@ -36,12 +33,13 @@ def decode(encoded: Encoded, size: int) -> np.ndarray:
 
     A JPEG is decoded straight to an eighth, a quarter or a half of its size where that is still at least ``size``.
 
-    >>> decode(Image.new("L", (40, 20), 200), 8).shape
-    (8, 8, 3)
+    Examples:
+        >>> decode(Image.new("L", (40, 20), 200), 8).shape
+        (8, 8, 3)
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # broken EXIF and the like, of which Pillow tells every reader
+            warnings.simplefilter("ignore")  # Pillow warns of broken EXIF data and similar
             image = encoded if isinstance(encoded, Image.Image) else _open(encoded)
             if image.width * image.height > MAX_PIXELS:
                 raise UnreadableImageError(f"{image.width}×{image.height} pixels are more than {MAX_PIXELS:,}")
@@ -51,7 +49,7 @@ def decode(encoded: Encoded, size: int) -> np.ndarray:
         raise
     except FileNotFoundError:
         raise UnreadableImageError("no such file") from None
-    # Pillow's readers raise nearly anything at files made to be wrong: struct.error, KeyError, SyntaxError, …
+    # For damaged files Pillow's readers raise nearly any error: struct.error, KeyError, SyntaxError, …
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UnreadableImageError(reason if len(reason) < 160 else reason[:157] + "…") from None
@@ -66,13 +64,13 @@ def _open(encoded: bytes | Path) -> Image.Image:
     try:
         return Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
-        raise UnreadableImageError("not an image, or of a kind Pillow does not know") from None
+        raise UnreadableImageError("not an image, or of a format that Pillow does not know") from None
     finally:
         Image.MAX_IMAGE_PIXELS = before
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
-    """8 bits, three channels, what is transparent on white; the first frame of an animation."""
+    """8 bits and three channels; transparent pixels on white; the first frame of an animation."""
     if image.mode == "F" or image.mode.startswith("I"):
         return _from_deep_gray(image)
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
@@ -82,7 +80,7 @@ def _as_rgb(image: Image.Image) -> Image.Image:
 
 
 def _from_deep_gray(image: Image.Image) -> Image.Image:
-    """Gray of 16 or 32 bits: Pillow alone would cut everything above 255 off."""
+    """Gray of 16 or 32 bits, which Pillow's own conversion would clip at 255."""
     values = np.asarray(image).astype(np.float32)
     highest = float(values.max(initial=0))
     if image.mode == "F" and highest <= 1:
@@ -93,7 +91,7 @@ def _from_deep_gray(image: Image.Image) -> Image.Image:
 
 
 def _upright(rgb: Image.Image, original: Image.Image) -> Image.Image:
-    """Turned as the camera's EXIF tag says."""
+    """Rotated by the EXIF orientation."""
     orientation: Any = original.getexif().get(0x0112, 1)
     if orientation not in range(2, 9):
         return rgb
@@ -102,12 +100,12 @@ def _upright(rgb: Image.Image, original: Image.Image) -> Image.Image:
 
 
 def _square(image: Image.Image, size: int) -> np.ndarray:
-    """The central square, bicubic and antialiased: torch's filter is Pillow's to a rounding, and six times as fast."""
+    """The central square, resized with an antialiased bicubic filter: torch's equals Pillow's and is faster."""
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     if image.size == (size, size):
         return np.array(image)
-    if side >= 4 * size:  # Pillow goes most of the way by averages
+    if side >= 4 * size:  # Pillow reduces by block averages first
         box = (left, top, left + side, top + side)
         return np.array(image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=2.0))
     pixels = torch.from_numpy(np.array(image)[top : top + side, left : left + side])

@@ -1,7 +1,7 @@
 """Parquet files in the Hugging Face image convention: a column of structs of ``bytes`` and ``path``, perhaps a label.
 
-Parquet can only be read by whole row groups, and training reads in random order: the encoded images are therefore read
-once, and kept in memory where they fit, else in a flat file (unpacked.py).
+Parquet can only be read by whole row groups, and training reads in random order. The encoded images are therefore read
+once, and kept in memory if they fit, otherwise in a flat file (flat_file.py).
 """
 
 import json
@@ -14,23 +14,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unweave.data.images import UnreadableImageError
-from unweave.data.memory import available_memory
-from unweave.data.source import MISSING
-from unweave.data.unpacked import UnpackedImages, unpack
+from unweave.data.resources import available_memory
+from unweave.data.sources.base import MISSING
+from unweave.data.sources.flat_file import FlatFile, flat_file
+from unweave.data.unreadable import UnreadableImageError
 from unweave.errors import UnweaveError
 
 LABELS = ("label", "labels", "fine_label", "class")
-"""Names under which labels are looked for."""
+"""Column names that are taken for labels."""
 
 
 class ParquetImages:
     """The images of one or more Parquet files, in order.
 
     Args:
-        files: that have the same columns.
-        image_column: by default the one that the files' metadata or its type tells to hold images.
-        label_column: by default ``label`` or the like, where it holds whole numbers.
+        files: files with the same columns.
+        image_column: by default the column whose metadata or type says that it holds images.
+        label_column: by default ``label`` or a similar name, if the column holds whole numbers.
     """
 
     def __init__(self, files: Sequence[Path], image_column: str | None = None, label_column: str | None = None) -> None:
@@ -46,11 +46,11 @@ class ParquetImages:
             raise UnweaveError(f"there are no images in {self.files[0]}: it has no rows")
         self._starts = np.cumsum([0, *rows])
         needed = _encoded_size(self.files, self.image_column)
-        self._images: _InMemory | UnpackedImages
+        self._images: _InMemory | FlatFile
         if needed < available_memory() / 2:
             self._images = _InMemory([_read(file, self.image_column) for file in self.files])
         else:
-            self._images = unpack(self.files, self.image_column, needed, partial(_rows, column=self.image_column))
+            self._images = flat_file(self.files, self.image_column, needed, partial(_rows, column=self.image_column))
         self.labels = _labels(self.files, self.label_column) if self.label_column else None
         names = features.get(self.label_column or "", {}).get("names")
         self.classes: list[str] | None = [str(name) for name in names] if names else None
@@ -59,30 +59,30 @@ class ParquetImages:
         return int(self._starts[-1])
 
     def read(self, i: int) -> bytes | Path:
-        """The bytes of image i, or the file it names."""
+        """The bytes of image i, or the path of its file."""
         data, path = self._images.get(i)
         if data is not None:
             return data
         if path is None:
-            raise UnreadableImageError("the row holds no image")
+            raise UnreadableImageError("the row has no image")
         return self._file(i)[0].parent / path
 
     def _file(self, i: int) -> tuple[Path, int]:
-        """The file that holds image i, and the row."""
+        """The file and the row of image i."""
         number = int(np.searchsorted(self._starts, i, "right")) - 1
         return self.files[number], i - int(self._starts[number])
 
     def name(self, i: int) -> str:
-        """The path in the row, or the file and the row's number."""
+        """The path of image i, or its file and row number."""
         file, row = self._file(i)
         return self._images.path(i) or f"{file.name}#{row}"
 
     def check(self) -> None:
-        """The files are not read again."""
+        """Nothing to check: the files are not read again."""
 
 
 class _InMemory:
-    """Encoded images by number, as Arrow holds them: nothing is copied."""
+    """Encoded images by number, in Arrow's memory."""
 
     def __init__(self, columns: list[pa.ChunkedArray]) -> None:
         chunks = [chunk for column in columns for chunk in column.chunks if len(chunk)]
@@ -94,18 +94,18 @@ class _InMemory:
         return *self._parts[chunk], i - int(self._starts[chunk])
 
     def get(self, i: int) -> tuple[bytes | None, str | None]:
-        """Image i's bytes, and its path; None where there are none."""
+        """The bytes of image i and its path; None where they are missing."""
         data, paths, row = self._place(i)
         return data[row].as_py(), None if paths is None else paths[row].as_py()
 
     def path(self, i: int) -> str | None:
-        """Its path alone."""
+        """The path of image i."""
         _, paths, row = self._place(i)
         return None if paths is None else paths[row].as_py()
 
 
 def _schema(file: Path) -> tuple[pa.Schema, dict[str, Any]]:
-    """The columns, and what Hugging Face's metadata says of them."""
+    """The columns, and their description in the Hugging Face metadata."""
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
@@ -128,27 +128,27 @@ def _image_column(file: Path, schema: pa.Schema, features: dict[str, Any], asked
     if asked is not None:
         if asked not in able:
             raise UnweaveError(
-                f"--image-column {asked}: {file} has images in {_list(able)}, columns {_list(schema.names)}"
+                f"`image_column` {asked}: {file} has images in {_list(able)}, its columns are {_list(schema.names)}"
             )
         return asked
-    told = [name for name in able if features.get(name, {}).get("_type") == "Image"]
-    found = told or [name for name in able if name in ("image", "img")] or able
+    declared = [name for name in able if features.get(name, {}).get("_type") == "Image"]
+    found = declared or [name for name in able if name in ("image", "img")] or able
     if not found:
         raise UnweaveError(f"{file} has no image column; its columns are {_list(schema.names)}")
     if len(found) > 1:
-        raise UnweaveError(f"{file} has several image columns, {_list(found)}; choose by --image-column")
+        raise UnweaveError(f"{file} has several image columns, {_list(found)}; choose one with `image_column`")
     return found[0]
 
 
 def _label_column(file: Path, schema: pa.Schema, features: dict[str, Any], asked: str | None) -> str | None:
     if asked is not None and asked not in schema.names:
-        raise UnweaveError(f"--label-column {asked}: the columns of {file} are {_list(schema.names)}")
-    told = [name for name, feature in features.items() if feature.get("_type") == "ClassLabel"]
-    for name in [asked] if asked else [*LABELS, *told]:
+        raise UnweaveError(f"`label_column` {asked}: the columns of {file} are {_list(schema.names)}")
+    declared = [name for name, feature in features.items() if feature.get("_type") == "ClassLabel"]
+    for name in [asked] if asked else [*LABELS, *declared]:
         if name in schema.names and pa.types.is_integer(schema.field(name).type):
             return name
     if asked:
-        raise UnweaveError(f"--label-column {asked} of {file} holds {schema.field(asked).type}, not whole numbers")
+        raise UnweaveError(f"`label_column` {asked} of {file} holds {schema.field(asked).type}, not whole numbers")
     return None
 
 
@@ -189,7 +189,7 @@ def _parts(chunk: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """Bytes and, in a column of structs, paths."""
     if not pa.types.is_struct(chunk.type):
         return chunk, None
-    # flatten, unlike field, carries a null struct over to its parts
+    # flatten, unlike field, makes the parts of a null struct null
     parts = {chunk.type.field(i).name: part for i, part in enumerate(chunk.flatten())}
     return parts["bytes"], parts.get("path")
 

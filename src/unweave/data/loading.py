@@ -1,11 +1,9 @@
-"""From a source to batches on the device: decoded once and kept, or streamed from worker processes.
+"""Loading images from a source: decoded once and kept, or streamed from worker processes.
 
-    order of images ─► chunks ─► workers decode, into shared memory ─► a batch in pinned memory ─► device
+    order of images ─► chunks ─► workers decode into shared memory ─► a batch in pinned memory ─► device
 
-Batches are made ahead of the steps that need them.
-
-An image that cannot be read is listed, and the next readable one of the source stands in its place: the number of
-images, and so which of them a step sees, is the same on every process, with any cache, and after a restart.
+Batches are prefetched. An image that cannot be read is listed and replaced by the next readable one, so that the number
+of images, and the images of each step, are the same on every process, with any cache, and after a restart.
 """
 
 import math
@@ -14,45 +12,47 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from unweave.data.images import UnreadableImageError, decode
-from unweave.data.memory import available_memory, default_workers, free_shared_memory
+from unweave.data.batches import TensorImages
+from unweave.data.config import Cache
+from unweave.data.decode import decode
 from unweave.data.prefetch import empty_for, prefetch
-from unweave.data.skipped import Skipped
-from unweave.data.source import Source
+from unweave.data.resources import available_memory, default_workers, free_shared_memory
+from unweave.data.sources.base import Source
+from unweave.data.unreadable import UnreadableImageError, UnreadableImages
 from unweave.errors import UnweaveError
 
-Cache = Literal["auto", "gpu", "ram", "none"]
 CHUNK = 32
-"""Images a worker decodes at a time, at least: several workers share one batch."""
+"""Least number of images a worker decodes at a time: several workers share one batch."""
 CHUNK_BYTES = 2**21
-"""Of small images it takes as many as make this: to hand a chunk over costs the same whatever its size."""
+"""Chunks of small images are enlarged to this size, since the cost of passing a chunk does not depend on it."""
 NEIGHBOURS = 100
-"""How many images in a row may be unreadable before the whole source is taken to be."""
-
+"""Consecutive unreadable images after which loading stops."""
 AHEAD = 4
-"""Chunks each worker decodes before they are asked for."""
+"""Chunks that each worker decodes in advance."""
 
 Bad = list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a worker gives back: how many images are in which slot, or the images themselves; those it could not read;
-    whether none was left to stand in for one of them.
-    """
+    """A worker's result."""
 
     slot: int
     count: int
+    """Images written to the slot."""
     images: np.ndarray | None
+    """The images themselves, where there is no shared memory."""
     bad: Bad
+    """Images that could not be read."""
     lost: bool
+    """Whether no readable image was found to replace one of them."""
 
 
 def load_images(
@@ -62,24 +62,33 @@ def load_images(
     cache: Cache = "auto",
     workers: int | None = None,
     device: torch.device | str = "cpu",
-    skipped: Skipped | None = None,
-    watch: Callable[[int], None] | None = None,
-) -> "CachedImages | StreamedImages":
-    """Images of ``size`` pixels a side, ready to train on.
+    unreadable: UnreadableImages | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> "TensorImages | StreamedImages":
+    """Images of ``size`` × ``size`` pixels for training.
 
     Args:
-        source: what ``open_source`` gives.
-        size: pixels a side: each image's central square is resized to it.
-        cache: where decoded images are kept: the GPU's memory, the machine's, nowhere, or wherever they fit.
-        workers: processes that decode; by default as many as there are cores.
-        device: where batches are wanted.
-        skipped: collects what cannot be read; by default nothing may be unreadable.
-        watch: is told how many images are decoded, while they are.
+        source: the encoded images, from ``open_source``.
+        size: each image's central square is resized to this side.
+        cache: where decoded images are kept: in the GPU's memory, in the machine's, nowhere, or wherever they fit.
+        workers: processes that decode; by default one for each core.
+        device: the device of the batches.
+        unreadable: collects images that cannot be read; by default none may be unreadable.
+        on_progress: called with the number of images decoded so far.
+
+    Examples:
+        >>> import tempfile, unweave.data
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Image.new("RGB", (20, 16), "red").save(f"{folder}/a.png")
+        ...     images = load_images(unweave.data.open_source(folder), 8, workers=0)
+        >>> len(images), images.images.shape
+        (1, torch.Size([1, 3, 8, 8]))
     """
     device = torch.device(device)
     workers = default_workers() if workers is None else workers
-    skipped = Skipped(len(source), 0.0) if skipped is None else skipped
-    streamed = StreamedImages(source, size, workers, skipped)
+    unreadable = UnreadableImages(len(source), 0.0) if unreadable is None else unreadable
+    streamed = StreamedImages(source, size, workers, unreadable)
     kept_on = _place(cache, len(source) * 3 * size**2, device)
     if kept_on is None:
         return streamed
@@ -88,39 +97,16 @@ def load_images(
     for chunk in streamed.chunks(torch.arange(len(source)).split(streamed.chunk)):
         store[start : start + len(chunk)].copy_(chunk, non_blocking=True)
         start += len(chunk)
-        if watch:
-            watch(start)
-    return CachedImages(store)
-
-
-class CachedImages:
-    """All images, decoded, in one uint8 tensor (n, 3, size, size) on the GPU or in memory."""
-
-    def __init__(self, images: Tensor) -> None:
-        self.images = images
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: Tensor) -> Tensor:
-        return self.images[index.to(self.images.device)].to(index.device)
-
-    def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
-        """The images of each index in turn, on ``device``."""
-        here, rows = self.images.device, self.images.shape[1:]
-        if here == device or here.type != "cpu":
-            return (self.images[index.to(here, non_blocking=True)].to(device) for index in order)
-        gathered = (
-            torch.index_select(self.images, 0, index, out=empty_for(device, len(index), *rows)) for index in order
-        )
-        return prefetch(gathered, device)
+        if on_progress:
+            on_progress(start)
+    return TensorImages(store)
 
 
 class StreamedImages:
-    """Images decoded anew whenever they are asked for, by worker processes that work ahead."""
+    """Images decoded each time they are used, by worker processes that prefetch."""
 
-    def __init__(self, source: Source, size: int, workers: int, skipped: Skipped) -> None:
-        self.source, self.size, self.workers, self.skipped = source, size, workers, skipped
+    def __init__(self, source: Source, size: int, workers: int, unreadable: UnreadableImages) -> None:
+        self.source, self.size, self.workers, self.unreadable = source, size, workers, unreadable
         self.chunk = max(CHUNK, CHUNK_BYTES // (3 * size**2))
 
     def __len__(self) -> int:
@@ -133,7 +119,7 @@ class StreamedImages:
 
     def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
         """The images of each index in turn, on ``device``."""
-        lengths: list[int] = []  # of the batches whose chunks are on their way
+        lengths: list[int] = []  # of the batches whose chunks were requested
 
         def chunked() -> Iterator[Tensor]:
             for index in order:
@@ -153,9 +139,9 @@ class StreamedImages:
         return prefetch(joined(), device)
 
     def chunks(self, order: Iterable[Tensor]) -> Iterator[Tensor]:
-        """The images of each index in turn; each is overwritten when the next is asked for.
+        """The images of each index in turn; each chunk is overwritten when the next one is requested.
 
-        Workers write into slots used in turn: with new memory for every chunk two of them gave a fifth less.
+        Workers write into slots of shared memory that are used in turn: allocating memory for every chunk is slower.
         """
         slots = self._slots()
         loader = DataLoader(
@@ -164,13 +150,14 @@ class StreamedImages:
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=AHEAD if self.workers else None,
-            worker_init_fn=_behind_the_parent,
+            worker_init_fn=_start_worker,
+            generator=torch.Generator(),  # without one, the loader would draw from the global generator
         )
-        # The workers are forked here, by the calling thread, and not by one that only waits for batches.
+        # The workers are forked here, by the calling thread, and not by the prefetching one.
         return self._taken(iter(loader), slots)
 
     def _slots(self) -> Tensor:
-        """Shared memory for as many chunks as the workers are ahead, and one that is being read."""
+        """Shared memory for the chunks decoded in advance, and one that is being read."""
         shape = (self.workers * AHEAD + 1, self.chunk, 3, self.size, self.size)
         if not self.workers:
             return torch.empty(shape, dtype=torch.uint8)
@@ -188,30 +175,30 @@ class StreamedImages:
                 raise
             reason = " ".join(str(error).split())
             raise UnweaveError(
-                f"a process that decodes images died ({reason[:120]}); it may want memory: take fewer --workers, or "
-                "--workers 0, or a larger /dev/shm"
+                f"a worker process that decodes images died ({reason[:120]}), perhaps for lack of memory; use fewer "
+                "`workers`, or 0, or a larger /dev/shm"
             ) from None
         finally:
-            del decoded  # the last reference: its workers end here, not whenever an error's traceback is forgotten
+            del decoded  # the last reference: the workers end here, even if an error's traceback is kept
 
     def _check(self, decoded: Decoded) -> None:
-        """Lists what could not be read; if nothing stood in for it, or it is too much, the run ends here."""
+        """Lists unreadable images; raises where they are too many or could not be replaced."""
         if decoded.bad:
             self.source.check()
         for i, reason in decoded.bad:
-            self.skipped.add(self.source.name(i), reason)
+            self.unreadable.add(self.source.name(i), reason)
         if decoded.lost:
             i, reason = decoded.bad[-1]
             raise UnweaveError(
-                f"{NEIGHBOURS} images in a row cannot be read; the last is {self.source.name(i)}: {reason}"
+                f"{NEIGHBOURS} consecutive images cannot be read; the last is {self.source.name(i)}: {reason}"
             )
 
 
 class Decoding(Dataset[Decoded]):
-    """What a worker does: a slot and numbers in; the images of those numbers into the slot.
+    """What a worker does: decodes the images with the given numbers into a slot.
 
-    Where there is no memory to share (containers often have little), ``slots`` has a shape and no content, and images
-    travel through a pipe: slower.
+    Where there is too little shared memory, as in many containers, ``slots`` is on the meta device, and images are
+    passed through a pipe, which is slower.
     """
 
     def __init__(self, source: Source, slots: Tensor) -> None:
@@ -222,8 +209,8 @@ class Decoding(Dataset[Decoded]):
 
     def __getitem__(self, asked: tuple[int, Sequence[int]]) -> Decoded:
         slot, index = asked
-        apart, size = self.slots.is_meta, self.slots.shape[-1]
-        images = torch.empty(len(index), *self.slots.shape[2:], dtype=torch.uint8) if apart else self.slots[slot]
+        piped, size = self.slots.is_meta, self.slots.shape[-1]
+        images = torch.empty(len(index), *self.slots.shape[2:], dtype=torch.uint8) if piped else self.slots[slot]
         bad: Bad = []
         for row, first in enumerate(index):
             for ahead in range(min(NEIGHBOURS, len(self))):
@@ -235,7 +222,7 @@ class Decoding(Dataset[Decoded]):
                     bad.append((i, str(error)))
             else:
                 return Decoded(slot, row, None, bad, lost=True)
-        return Decoded(slot, len(index), images.numpy() if apart else None, bad, lost=False)
+        return Decoded(slot, len(index), images.numpy() if piped else None, bad, lost=False)
 
 
 def decode_one(source: Source, i: int, size: int) -> Tensor:
@@ -244,13 +231,13 @@ def decode_one(source: Source, i: int, size: int) -> Tensor:
         encoded = source.read(i)
     except UnreadableImageError:
         raise
-    except Exception as error:  # a foreign data set's own troubles with one image
+    except Exception as error:  # a data set of another library may raise anything
         raise UnreadableImageError(" ".join(str(error).split()) or type(error).__name__) from None
     return torch.from_numpy(decode(encoded, size)).permute(2, 0, 1)
 
 
 class _Once:
-    """Lets a DataLoader draw indices from an iterator, as it needs them, each with the next of so many slots."""
+    """A sampler that reads indices from an iterator and assigns each the next slot."""
 
     def __init__(self, order: Iterable[Tensor], slots: int) -> None:
         self._order, self._slots = order, slots
@@ -259,11 +246,11 @@ class _Once:
         return ((number % self._slots, index.tolist()) for number, index in enumerate(self._order))
 
 
-def _behind_the_parent(worker: int) -> None:
-    """Where there are fewer cores than processes, the one that feeds the GPU goes first. And signals are left to it:
+def _start_worker(worker: int) -> None:
+    """Lowers a worker's priority below its parent's, and leaves signals to the parent.
 
-    Slurm and Ctrl-C signal every process; the run decides, and must still get the batch it waits for. A worker told to
-    end does so half a minute later at most, when its parent had time to finish its step.
+    Slurm and Ctrl-C signal every process. The parent finishes its step first and still needs the batch it waits for, so
+    a worker ignores Ctrl-C and ends half a minute after SIGTERM at the latest.
     """
     if hasattr(os, "nice"):
         os.nice(5)
@@ -272,15 +259,15 @@ def _behind_the_parent(worker: int) -> None:
 
 
 def _place(cache: Cache, needed: int, device: torch.device) -> torch.device | None:
-    """Where decoded images are to be kept; None where they are not."""
+    """The device on which decoded images are kept; None if they are not kept."""
     memory = available_memory()
     gpu: Any = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
     if cache == "gpu" and not gpu:
-        raise UnweaveError(f"--cache gpu: there is no GPU here, the device is {device}; take ram, none or auto")
+        raise UnweaveError(f"`cache` gpu: there is no GPU, the device is {device}; use ram, none or auto")
     for kind, free in (("gpu", gpu), ("ram", memory)):
         if cache == kind and needed > 0.9 * free:
             raise UnweaveError(
-                f"--cache {kind}: the decoded images take {needed / 2**30:.1f} GB, {free / 2**30:.1f} GB are free"
+                f"`cache` {kind}: the decoded images need {needed / 2**30:.1f} GB, {free / 2**30:.1f} GB are free"
             )
     if cache == "gpu" or (cache == "auto" and needed < 0.4 * gpu):
         return device

@@ -1,0 +1,76 @@
+"""What a source is: encoded images by number, with their names and labels. Nothing is decoded here."""
+
+from pathlib import Path
+from typing import Protocol
+
+from PIL import Image
+
+Encoded = bytes | Path | Image.Image
+"""An image before decoding."""
+MISSING = -1
+"""The label of an image that has none."""
+
+
+class Source(Protocol):
+    """Encoded images by number.
+
+    Examples:
+        >>> class Reds:
+        ...     labels, classes = None, None
+        ...     def __len__(self):
+        ...         return 3
+        ...     def read(self, i):
+        ...         return Image.new("RGB", (8, 8), "red")
+        ...     def name(self, i):
+        ...         return f"red-{i}"
+        ...     def check(self):
+        ...         pass
+        >>> from unweave.data import load_images
+        >>> len(load_images(Reds(), 8, workers=0))
+        3
+    """
+
+    labels: list[int] | None
+    """The class of each image, ``MISSING`` where it is unknown; None where no image has a label."""
+    classes: list[str] | None
+    """The names of the classes."""
+
+    def __len__(self) -> int:
+        """The number of images."""
+        ...
+
+    def read(self, i: int) -> Encoded:
+        """Image i: bytes, a path, or a PIL image."""
+        ...
+
+    def name(self, i: int) -> str:
+        """The path or place of image i."""
+        ...
+
+    def check(self) -> None:
+        """Raises ``UnweaveError`` where the whole source is no longer available."""
+        ...
+
+
+class Subset:
+    """Some images of a source, in the order of ``index``."""
+
+    def __init__(self, source: Source, index: list[int]) -> None:
+        self._source, self.index = source, index
+        self.labels = None if source.labels is None else [source.labels[i] for i in index]
+        self.classes = source.classes
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def read(self, i: int) -> Encoded:
+        """Image i of the subset."""
+        return self._source.read(self.index[i])
+
+    def name(self, i: int) -> str:
+        """The name of image i in the whole source."""
+        return self._source.name(self.index[i])
+
+    def check(self) -> None:
+        """Checks the whole source."""
+        self._source.check()
