@@ -1,22 +1,29 @@
-"""The loop, its optimiser and schedule, and checkpoints."""
+"""The training loop, its settings, its run folder and checkpoints."""
 
 from typing import TYPE_CHECKING
 
 from unweave._lazy import attach
-from unweave.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from unweave.training.checkpoint import load_checkpoint, save_checkpoint
-    from unweave.training.loop import ImageSource, Run, train
-    from unweave.training.optimizer import learning_rate, make_optimizer
+    from unweave.training.config import LaunchConfig, OptimConfig, TrainConfig
+    from unweave.training.cuda_graph import CapturedStep
+    from unweave.training.loop import PairSampler, Run, train
+    from unweave.training.metrics import ProgressBar
+    from unweave.training.monitor import Evaluation
+    from unweave.training.run_folder import RunFolder
 
 __all__ = [
-    "ImageSource",
+    "CapturedStep",
+    "Evaluation",
+    "LaunchConfig",
+    "OptimConfig",
+    "PairSampler",
+    "ProgressBar",
     "Run",
+    "RunFolder",
     "TrainConfig",
-    "learning_rate",
     "load_checkpoint",
-    "make_optimizer",
     "save_checkpoint",
     "train",
 ]
@@ -25,7 +32,11 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "checkpoint": ("load_checkpoint", "save_checkpoint"),
-        "loop": ("ImageSource", "Run", "train"),
-        "optimizer": ("learning_rate", "make_optimizer"),
+        "config": ("LaunchConfig", "OptimConfig", "TrainConfig"),
+        "cuda_graph": ("CapturedStep",),
+        "loop": ("PairSampler", "Run", "train"),
+        "metrics": ("ProgressBar",),
+        "monitor": ("Evaluation",),
+        "run_folder": ("RunFolder",),
     },
 )

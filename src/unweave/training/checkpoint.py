@@ -1,92 +1,75 @@
-"""Checkpoints: one safetensors file with everything a run needs to go on. No pickle, so a stranger's is safe to open.
+"""Checkpoints: one safetensors file with everything that a run needs to resume. No pickle, so any file is safe to open.
 
-Tensors are stored as such; all else (step, λ's rule, the optimiser's settings) is the file's JSON metadata.
+Tensors are stored as such; everything else (the step, the model's description, the optimiser's settings) is in the
+file's JSON metadata.
 """
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from unweave.errors import UnweaveError
+from unweave.files import atomic_write
 
 FORMAT = 1
-"""Raised whenever an older unweave could not read what is written."""
-
-
-@contextmanager
-def atomically(path: Path) -> Iterator[Path]:
-    """A name to write to; what is written there takes the place of ``path`` once it is safe on the disk.
-
-    Either the old file or the new one is there, whole, whenever the machine stops.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())  # safetensors makes files for the owner alone
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def remove_remains(path: Path) -> None:
-    """Deletes what writes of ``path`` left behind that were killed half-way."""
-    for remains in path.parent.glob(f".{path.name}.*.tmp"):
-        remains.unlink(missing_ok=True)
+"""Increased whenever an older unweave cannot read new files."""
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Writes nested dictionaries and lists of tensors, numbers, strings and None."""
+    """Writes nested dictionaries and lists of tensors, numbers, strings and None, atomically.
+
+    Examples:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(Path(folder) / "c.safetensors", {"step": 3, "weight": torch.zeros(2)})
+        ...     load_checkpoint(Path(folder) / "c.safetensors")
+        {'step': 3, 'weight': tensor([0., 0.])}
+    """
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, "", tensors)
     metadata = {"unweave_format": str(FORMAT), "skeleton": json.dumps(skeleton)}
-    with atomically(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             save_file(tensors, temporary, metadata)
         except SafetensorError as error:
             raise OSError(str(error)) from None
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """What ``save_checkpoint`` was given, on the CPU."""
+def load_checkpoint(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
+    """What ``save_checkpoint`` was given, on the CPU; or only some of its entries.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_checkpoint(Path(folder) / "c.safetensors", {"step": 3, "name": "x"})
+        ...     load_checkpoint(Path(folder) / "c.safetensors", only=("step",))
+        {'step': 3}
+    """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             found = metadata.get("unweave_format")
             if found is None:
-                raise UnweaveError(f"{path} is a safetensors file, but no checkpoint of unweave")
+                raise UnweaveError(f"{path} is a safetensors file, but not a checkpoint of unweave")
             if int(found) > FORMAT:
                 raise UnweaveError(
-                    f"{path} has checkpoint format {found}, this unweave reads up to {FORMAT}: update it"
+                    f"{path} has checkpoint format {found}, this unweave reads up to {FORMAT}: update unweave"
                 )
-            return _unpack(json.loads(metadata["skeleton"]), file)
+            [(_, entries)] = json.loads(metadata["skeleton"]).items()
+            return {key: _unpack(item, file) for key, item in entries if only is None or key in only}
     except (SafetensorError, OSError) as error:
         raise UnweaveError(f"{path} cannot be read as a checkpoint: {error}") from None
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """JSON for all but tensors, which go to ``tensors``. Dictionaries become lists of pairs: keys may be numbers."""
+    """JSON of everything but tensors, which are added to ``tensors``. Dictionaries become lists of pairs, since JSON
+    has no numbers as keys.
+    """
     if isinstance(value, Tensor):
         # A copy: safetensors refuses tensors that share memory.
         tensors[name] = value.detach().cpu().contiguous().clone()
@@ -107,18 +90,3 @@ def _unpack(packed: Any, file: Any) -> Any:
     if kind == "list":
         return [_unpack(item, file) for item in value]
     return value
-
-
-def random_states() -> dict[str, Any]:
-    """torch's global generators, as dropout and the like use them; the run's own draws hang on seed and step alone."""
-    states: dict[str, Any] = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    return states
-
-
-def restore_random_states(states: dict[str, Any]) -> None:
-    """Undoes whatever was drawn since ``random_states``."""
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])

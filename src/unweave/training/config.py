@@ -1,78 +1,142 @@
-"""How a run is set up. Nothing heavy is imported here, so that help and errors come at once."""
+"""Settings of a training run."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from unweave.errors import UnweaveError
+from unweave.settings import adjustable, require, require_choice
+
+if TYPE_CHECKING:
+    import torch
+    from lightning_fabric import Fabric
+    from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """The optimiser and the schedule of its learning rate: linear warm-up, then a cosine.
+
+    Examples:
+        >>> config = OptimConfig(lr=1.0, warmup=0.0, final_lr=0.0)
+        >>> [round(config.learning_rate(step, steps=101, batch_size=256), 3) for step in (0, 50, 100)]
+        [1.0, 0.5, 0.0]
+    """
+
+    optimizer: Literal["adamw", "lars"] = "adamw"
+    """AdamW, or LARS for batches of thousands."""
+    lr: float = 1e-3
+    """Peak learning rate."""
+    lr_batch: int | None = None
+    """Batch size for which lr is given; for other batches it is scaled in proportion. None: no scaling."""
+    warmup: float = 0.1
+    """Fraction of the run over which the learning rate rises from 0."""
+    final_lr: float = 0.001
+    """Learning rate at the end, as a fraction of its peak."""
+    weight_decay: float = 1e-4
+    """Weight decay of matrices and kernels; biases and norms have none."""
+    momentum: float = 0.9
+    """Momentum of LARS."""
+    clip: float | None = None
+    """Largest norm of the gradient."""
+
+    def __post_init__(self) -> None:
+        require_choice(self, "optimizer")
+        require(self, "> 0", "lr", "clip")
+        require(self, ">= 1", "lr_batch")
+        require(self, ">= 0", "final_lr", "weight_decay", "momentum")
+        require(self, "in [0, 1]", "warmup")
+
+    def build(self, model: "nn.Module", batch_size: int, *, fused: bool = False) -> "torch.optim.Optimizer":
+        """The optimiser of a model's trainable parameters."""
+        from unweave.training.optim import make_optimizer
+
+        return make_optimizer(model, self, self.peak_lr(batch_size), fused=fused)
+
+    def peak_lr(self, batch_size: int) -> float:
+        """The learning rate after the warm-up."""
+        return self.lr if self.lr_batch is None else self.lr * batch_size / self.lr_batch
+
+    def learning_rate(self, step: int, steps: int, batch_size: int) -> float:
+        """The learning rate of a step, the first being 0."""
+        from unweave.training.optim import warmup_cosine
+
+        return self.peak_lr(batch_size) * warmup_cosine(step, steps, round(self.warmup * steps), self.final_lr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchConfig:
+    """Devices, processes and precision.
+
+    Examples:
+        >>> LaunchConfig(accelerator="cpu").start().device.type
+        'cpu'
+    """
+
+    accelerator: str = adjustable("auto")
+    """cpu, cuda, …; auto uses what is available."""
+    devices: int | None = adjustable(None)
+    """Processes on each machine; under torchrun and Slurm, what they have started."""
+    nodes: int | None = adjustable(None)
+    """Machines; under torchrun and Slurm, what they have started."""
+    strategy: str = adjustable("auto")
+    """Lightning Fabric's strategy for several processes."""
+    precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
+    """Lightning Fabric's precision; auto is bf16-mixed on GPUs and 32-true elsewhere."""
+
+    def __post_init__(self) -> None:
+        require_choice(self, "precision")
+        require(self, ">= 1", "devices", "nodes")
+
+    def start(self) -> "Fabric":
+        """Starts or joins the processes."""
+        from unweave.training.launch import launch
+
+        return launch(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything about a run that is neither the data, the views, the encoder nor the objective."""
+    """A training run, apart from its data, views, encoder and objective.
 
-    steps: int = 1000
-    """Optimiser steps."""
+    Examples:
+        >>> TrainConfig(epochs=2, batch_size=10).total_steps(images=105)
+        20
+    """
+
+    epochs: float = 100
+    """Passes over the images."""
+    steps: int | None = None
+    """Optimiser steps, instead of epochs."""
     batch_size: int = 256
-    """Images a step, over all processes."""
-    micro_batch: int | None = None
-    """Images that go through the network at a time, in each process, where the whole batch does not fit into memory.
-    The gradient is that of the whole batch; batch norm sees a part at a time."""
-    optimizer: Literal["adamw", "lars"] = "adamw"
-    """AdamW, or LARS as the large-batch papers use it."""
-    lr: float = 2e-3
-    """The highest learning rate."""
-    warmup_steps: int = 50
-    """Steps over which the learning rate rises from 0."""
-    final_lr: float = 0.001
-    """What the cosine decays to, as a fraction of ``lr``."""
-    weight_decay: float = 1e-4
-    """Of weight matrices and kernels; biases and norms have none."""
-    momentum: float = 0.9
-    """LARS alone."""
-    clip: float | None = None
-    """The largest norm of the gradient; None leaves it."""
-    precision: Literal["32-true", "bf16-mixed", "64-true"] = "32-true"
-    """Lightning Fabric's name for the arithmetic."""
+    """Images per step, over all processes."""
+    micro_batch: int | None = adjustable(None)
+    """Images that pass through the network at a time, in each process, where a batch does not fit into memory. The
+    gradient is that of the whole batch; batch norm normalises each part."""
+    seed: int = 0
+    """Seed of the initial weights, the order of images and the views."""
     channels_last: bool = True
     """Memory format of images and kernels; faster for convolutions."""
-    compile: bool = False
+    compile: bool = adjustable(False)
     """Compile the encoder."""
-    graph: bool = False
-    """On one GPU, record the step as a CUDA graph and replay it: faster where a network is small, for more memory."""
-    seed: int = 0
-    """Of the order of images and of the views."""
-    log_every: int = 20
+    graph: bool = adjustable(False)
+    """On one GPU, capture the step as a CUDA graph: faster for small networks, uses more memory."""
+    log_every: int = adjustable(20)
     """Steps between two lines of metrics."""
-    checkpoint_every: int = 500
-    """Steps between two checkpoints; 0 writes only the last."""
-    checkpoint_minutes: float | None = None
-    """Minutes between two checkpoints, besides."""
-    tensorboard: bool = False
-    """Write the metrics for TensorBoard too."""
-    accelerator: str = "auto"
-    """cpu, cuda, …; auto takes what there is."""
-    devices: int = 1
-    """Processes on this machine."""
-    nodes: int = 1
-    """Machines."""
-    strategy: str = "auto"
-    """Fabric's name for how processes work together."""
+    checkpoint_every: int = adjustable(0)
+    """Steps between two checkpoints; 0 for none by steps. The last step always writes one."""
+    checkpoint_minutes: float | None = adjustable(5.0)
+    """Minutes between two checkpoints."""
+    tensorboard: bool = adjustable(False)
+    """Write metrics for TensorBoard too."""
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "log_every", "devices", "nodes"):
-            if getattr(self, name) < 1:
-                raise UnweaveError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.micro_batch is not None and self.micro_batch < 1:
-            raise UnweaveError(f"micro_batch must be at least 1, not {self.micro_batch}")
-        for name in ("warmup_steps", "weight_decay", "checkpoint_every", "final_lr", "momentum"):
-            if getattr(self, name) < 0:
-                raise UnweaveError(f"{name} cannot be negative: {getattr(self, name)}")
-        if not self.lr > 0:
-            raise UnweaveError(f"lr must be positive, not {self.lr}")
-        if self.clip is not None and not self.clip > 0:
-            raise UnweaveError(f"clip must be positive, not {self.clip}; leave it out for no clipping")
-        if self.optimizer not in ("adamw", "lars"):
-            raise UnweaveError(f"optimizer is 'adamw' or 'lars', not {self.optimizer!r}")
-        processes = self.devices * self.nodes
-        if self.batch_size % processes:
-            raise UnweaveError(f"a batch of {self.batch_size} cannot be shared by {processes} processes equally")
+        require(self, ">= 1", "steps", "batch_size", "micro_batch", "log_every")
+        require(self, ">= 0", "epochs", "checkpoint_every", "checkpoint_minutes")
+        if abs(self.seed) >= 2**63:
+            raise UnweaveError(f"`seed` must fit into 64 bits, not {self.seed}")
+
+    def total_steps(self, images: int) -> int:
+        """The number of steps of a run on this many images."""
+        return self.steps if self.steps is not None else max(1, round(self.epochs * (images // self.batch_size)))

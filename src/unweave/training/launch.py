@@ -1,61 +1,68 @@
-"""How many processes there are, and who starts them: we ourselves, torchrun or Slurm."""
+"""How many processes there are, and who starts them: unweave, torchrun or Slurm."""
 
 import atexit
 import os
+from typing import TYPE_CHECKING, Literal
 
+import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
 
 from unweave.errors import UnweaveError
-from unweave.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from unweave.training.config import LaunchConfig
 
 
-def processes(devices: int | None, nodes: int | None) -> tuple[int, int]:
-    """Processes on each machine, and machines: as asked for, as torchrun or Slurm have started them, or one.
+def process_counts(devices: int | None, nodes: int | None) -> tuple[int, int]:
+    """Processes on each machine, and machines: as given, as torchrun or Slurm have started them, or one.
 
-    >>> processes(None, None)
-    (1, 1)
+    Examples:
+        >>> process_counts(None, None)
+        (1, 1)
     """
     started = _started_by_torchrun() or _started_by_slurm()
     if started is None:
         return devices or 1, nodes or 1
-    by, found = started
-    for flag, asked, there in (("--devices", devices, found[0]), ("--nodes", nodes, found[1])):
-        if asked is not None and asked != there:
-            raise UnweaveError(
-                f"{flag} is {asked}, but {by} has started {there}; leave the flag out, or make them agree"
-            )
-    return found
+    launcher, counts = started
+    for name, given, found in (("devices", devices, counts[0]), ("nodes", nodes, counts[1])):
+        if given is not None and given != found:
+            raise UnweaveError(f"`{name}` is {given}, but {launcher} has started {found}; leave it out")
+    return counts
 
 
 def _started_by_torchrun() -> tuple[str, tuple[int, int]] | None:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
-    here, everywhere = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-    return "torchrun", (here, everywhere // here)
+    local, total = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+    return "torchrun", (local, total // local)
 
 
 def _started_by_slurm() -> tuple[str, tuple[int, int]] | None:
-    """As Fabric sees it: tasks that srun has started; a shell inside an allocation is no such task."""
+    """Tasks that srun has started; a shell inside an allocation is not one of them."""
     if "SLURM_NTASKS" not in os.environ or os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive"):
         return None
     tasks, nodes = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", "1"))
     if tasks % nodes:
         raise UnweaveError(
-            f"Slurm has started {tasks} tasks on {nodes} nodes; ask for --ntasks-per-node, as many on each"
+            f"Slurm has started {tasks} tasks on {nodes} nodes; use --ntasks-per-node, so that each has as many"
         )
     return "Slurm", (tasks // nodes, nodes)
 
 
-def launch(config: TrainConfig) -> Fabric:
-    """Fabric with its processes running."""
+def launch(config: "LaunchConfig") -> Fabric:
+    """Fabric, with its processes running."""
+    devices, nodes = process_counts(config.devices, config.nodes)
+    on_gpu = config.accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
+    automatic: Literal["bf16-mixed", "32-true"] = "bf16-mixed" if on_gpu else "32-true"
+    precision = automatic if config.precision == "auto" else config.precision
     try:
         fabric = Fabric(
             accelerator=config.accelerator,
-            devices=config.devices,
-            num_nodes=config.nodes,
+            devices=devices,
+            num_nodes=nodes,
             strategy=config.strategy,
-            precision=config.precision,
+            precision=precision,
         )
         fabric.launch()
     except Exception as error:  # Fabric's own exceptions have no common base
@@ -68,6 +75,6 @@ def launch(config: TrainConfig) -> Fabric:
 
 
 def _disconnect() -> None:
-    """Before the interpreter ends: gloo's threads, were they still running then, would abort the process."""
+    """Ends the process group before the interpreter exits: threads of gloo that still run then abort the process."""
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -2,73 +2,84 @@
 
     order of images (seed, epoch) ─► images ─► views (seed, step) ─► encoder ─► objective ─► optimiser ─► dual step
 
-Which images a step sees and how they are transformed hang on the seed and the step alone, so that a run which is
-stopped and started again, on as many processes or on others, sees what it would have seen.
+The images of a step and their views depend on the seed and the step alone. A run that is stopped and resumed, with as
+many processes or with others, sees what it would have seen.
 """
 
-import shutil
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from unweave.augment import Pair, Views
+from unweave.augment import Pair
+from unweave.data import BatchSource, as_batch_source
+from unweave.describe import describe
+from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
 from unweave.models import BothViews
-from unweave.objectives import DisentangledLoss
-from unweave.objectives.disentangled import Terms
-from unweave.processes import rank, world_size
-from unweave.training.checkpoint import remove_remains
+from unweave.objectives import LossTerms, Objective
+from unweave.settings import identity
 from unweave.training.config import TrainConfig
-from unweave.training.launch import launch
-from unweave.training.lock import only_run
-from unweave.training.logbook import Evaluation, Logbook, train_mode
+from unweave.training.cuda_graph import CapturedGradients
 from unweave.training.metrics import MetricsFile, ProgressBar
 from unweave.training.micro_batch import backward, backward_in_parts
-from unweave.training.optimizer import learning_rate, make_optimizer
-from unweave.training.order import batch_index, mix
-from unweave.training.recorded import Recorded
-from unweave.training.resume import identity, resume
-from unweave.training.stop import StopRequest
-
-CHECKPOINT = "checkpoint.safetensors"
-METRICS = "metrics.jsonl"
+from unweave.training.monitor import Evaluation, Monitor, train_mode
+from unweave.training.run_folder import RunFolder, describe_model
+from unweave.training.sampling import ShuffledOrder, mix_seeds
+from unweave.training.signals import StopSignals
+from unweave.training.state import TrainingState
 
 
-class ImageSource(Protocol):
-    """Anything with a length that gives images (n, c, h, w), uint8 or float in [0, 1], for an index (n,).
+class PairSampler(Protocol):
+    """Makes pairs of views from batches of images, as ``Views`` does.
 
-    It may also have ``batches(order, device)``, an iterator over the images of each index of ``order``: for sources
-    that work ahead.
+    Examples:
+        >>> import torch, unweave as uw
+        >>> class Noise:
+        ...     spaces = ("content",)
+        ...     def __call__(self, images, *, generator, start, total):
+        ...         a, b = (images + torch.randn(images.shape, generator=generator) for _ in "ab")
+        ...         return uw.Pair(a, b, torch.zeros(len(images), dtype=torch.long))
     """
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: Tensor, /) -> Tensor: ...
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """Content, and one space for each group that pairs may share."""
+        ...
+
+    def __call__(self, images: Tensor, /, *, generator: torch.Generator, start: int, total: int) -> Pair:
+        """A pair of views of each image; ``start`` is the place of the first image in the global batch of ``total``."""
+        ...
 
 
 @dataclass(frozen=True)
 class Run:
-    """What ``train`` leaves behind; the encoder it was given is trained in place."""
+    """The outcome of ``train``, which trains the given encoder in place.
+
+    Examples:
+        >>> Run(steps=10, resumed_from=0, seconds=1.5, metrics=[]).stopped
+        False
+    """
 
     steps: int
     resumed_from: int
     seconds: float
-    """Spent on training, by this call and those it went on from."""
+    """Spent on training, by this call and those that it resumed."""
     metrics: list[dict[str, float]]
     stopped: bool = False
-    """SIGTERM came before the last step; everything is saved, and the same call goes on."""
+    """Whether SIGTERM stopped the run before its last step; everything is saved, and the same call resumes it."""
 
 
 def train(
-    images: ImageSource,
-    views: Views,
+    images: Any,
+    views: PairSampler,
     encoder: nn.Module,
-    objective: DisentangledLoss,
+    objective: Objective,
     config: TrainConfig,
     out: str | Path,
     *,
@@ -77,122 +88,162 @@ def train(
     progress: bool = True,
     description: str = "training",
 ) -> Run:
-    """Trains ``encoder`` in place and keeps a checkpoint and metrics in ``out``.
+    """Trains ``encoder`` in place and keeps a checkpoint and metrics in the folder ``out``.
 
-    Where ``out`` already holds a checkpoint of the same configuration, the run continues from it; a finished run is
-    only loaded. A loss that is not a number stops the run and leaves the last good checkpoint. SIGTERM saves and
-    returns, Ctrl-C saves and raises ``KeyboardInterrupt``. ``fabric``, where it is given, has its processes running
-    already.
+    Where ``out`` contains a checkpoint of the same run, training resumes from it; a finished run is only loaded. A loss
+    that is not finite stops the run and keeps the last good checkpoint. SIGTERM saves and returns, Ctrl-C saves and
+    raises ``KeyboardInterrupt``.
+
+    Args:
+        images: a tensor (n, c, h, w), a ``Dataset``, a ``DataLoader``, or any ``BatchSource``.
+        views: ``Views``, or anything else that makes pairs.
+        encoder: maps images to ``{"h": …, "content": …, …}``.
+        objective: ``DisentangledLoss`` or another ``Objective``.
+        config: the settings of the run.
+        out: the run's folder; ``uw.load(out)`` gives the trained model.
+        evaluation: evaluates the encoder at intervals.
+        fabric: Lightning Fabric with its processes already running.
+        progress: show a progress bar.
+        description: its title.
+
+    Examples:
+        >>> import tempfile, torch, unweave as uw, unweave.augment as A
+        >>> views = uw.Views({"color": [A.ColorJitter(hue=0.5)]})
+        >>> encoder = uw.Encoder(uw.SmallConvNet(16, layers=((4, 2),), dim=8), views.spaces, dim=4, hidden=8)
+        >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=views.spaces)
+        >>> config = uw.TrainConfig(steps=2, batch_size=8)
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     run = uw.train(uw.Sprites(16), views, encoder, objective, config, out, progress=False)
+        >>> run.steps
+        2
     """
-    out = Path(out)
-    fabric = fabric or launch(config)
-    make_folder(out)
-    with only_run(out, fabric.device):
-        _check(images, views, encoder, objective, config, out)
-        memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
-        encoder.to(memory_format=memory_format)
+    folder, source = RunFolder(out), as_batch_source(images)
+    fabric = fabric or config.launch.start()
+    folder.create()
+    with folder.locked(fabric.device):
+        steps = _check(source, views, encoder, objective, config)
+        folder.require_space(encoder)
+        fingerprint = _fingerprint(source, views, encoder, objective, config, steps)
+        model_description = describe_model(encoder, views)
+        encoder.to(fabric.device, memory_format=_memory_format(config))  # type: ignore[call-overload]
+        objective.attach(encoder)
+        objective.to(fabric.device)
         if world_size() > 1 and fabric.device.type == "cuda":
             encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
-        optimizer = make_optimizer(encoder, config, fused=fabric.device.type == "cuda")
+        on_gpu = fabric.device.type == "cuda"
+        optimizer = config.optim.build(nn.ModuleList([encoder, objective]), config.batch_size, fused=on_gpu)
         both = BothViews(encoder)
         if config.compile:
             both.compile()
         model, optimizer = fabric.setup(both, optimizer)
-        objective.to(fabric.device)
 
-        about = identity(len(images), views, encoder, objective, config)
-        first = resume(out / CHECKPOINT, encoder, optimizer, objective, about)
-        metrics = MetricsFile(out / METRICS, keep_until=first, tensorboard=config.tensorboard)
+        state = TrainingState(folder, encoder, optimizer, objective, fingerprint, model_description)
+        first = state.resume()
+        board = folder.tensorboard if config.tensorboard else None
+        metrics = MetricsFile(folder.metrics, keep_until=first, tensorboard=board)
         generator = torch.Generator(device=fabric.device)
-        gradients = _gradients(fabric, model, views, objective, generator, config)
-        if _can_be_recorded(fabric, config):
-            parameters = encoder.parameters()
-            gradients = Recorded(gradients, parameters, generator, phase=lambda: objective.asks_independence)
+        gradients = _Gradients(fabric, model, views, objective, generator, config)
+        compute: Callable[[Tensor], LossTerms] = gradients
+        if config.graph and on_gpu and world_size() == 1 and config.micro_batch is None:
+            parameters = [*encoder.parameters(), *objective.parameters()]
+            compute = CapturedGradients(gradients, parameters, generator, stage=objective.stage)
         stopped, done = False, first
 
         train_mode(encoder)
-        order = (batch_index(step, len(images), config) for step in range(first, config.steps))
+        order = ShuffledOrder(_length(source) or 0, config.batch_size, config.seed, first, steps)
         with (
-            ProgressBar(config.steps, first, description, show=progress and rank() == 0) as bar,
+            ProgressBar(steps, first, description, show=progress and rank() == 0) as bar,
             _fast_matmul(fabric.device),
-            StopRequest(fabric.device) as stop,
-            closing(_batches(images, order, fabric.device)) as batches,
+            StopSignals(fabric.device) as signals,
+            closing(_batches(source, order, fabric.device)) as batches,
         ):
-            book = Logbook(config, out / CHECKPOINT, about, encoder, optimizer, objective, metrics, bar, evaluation)
+            monitor = Monitor(config, steps, state, metrics, bar, evaluation)
             for step, batch in enumerate(batches, first):
                 for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(step, config)
+                    group["lr"] = config.optim.learning_rate(step, steps, config.batch_size)
 
-                generator.manual_seed(mix(config.seed, step))
-                terms = gradients(batch)
-                if config.clip is not None:
-                    fabric.clip_gradients(model, optimizer, max_norm=config.clip, error_if_nonfinite=False)
+                generator.manual_seed(mix_seeds(config.seed, step))
+                terms = compute(batch)
+                _average_gradients(objective)
+                if config.optim.clip is not None:
+                    fabric.clip_gradients(model, optimizer, max_norm=config.optim.clip, error_if_nonfinite=False)
                 optimizer.step()
                 optimizer.zero_grad()
                 objective.update(terms)
 
                 done = step + 1
-                stopped = stop.asked(done) and done < config.steps
-                book.after(done, terms, stopping=stopped)
+                state.model["input_shape"] = gradients.input_shape
+                stopped = signals.received(done) and done < steps
+                monitor.after(done, terms, stopping=stopped)
                 if stopped:
                     break
         if world_size() > 1:
-            torch.distributed.barrier()  # none leaves, and is taken for dead, while the first still writes
+            torch.distributed.barrier()  # no process ends, and is taken for lost, while the first one still writes
         encoder.eval()
-        if stop.interrupted:
+        if signals.interrupted:
             raise KeyboardInterrupt
         seconds = metrics.rows[-1].get("seconds", 0.0) if metrics.rows else 0.0
         return Run(done, first, seconds, metrics.rows, stopped)
 
 
-def _batches(images: ImageSource, order: Iterable[Tensor], device: torch.device) -> Generator[Tensor, None, None]:
-    """A batch for every index, from sources that work ahead and from those that do not."""
-    work_ahead = getattr(images, "batches", None)
-    if work_ahead is not None:
-        yield from work_ahead(order, device)
-    else:
-        for index in order:
-            yield images[index.to(device, non_blocking=True)]
+class _Gradients:
+    """Computes the terms of a batch and adds their gradient to the parameters'."""
 
+    def __init__(
+        self,
+        fabric: Fabric,
+        model: nn.Module,
+        views: PairSampler,
+        objective: Objective,
+        generator: torch.Generator,
+        config: TrainConfig,
+    ) -> None:
+        self._fabric, self._model, self._views, self._objective = fabric, model, views, objective
+        self._generator, self._part = generator, config.micro_batch
+        self._memory_format = _memory_format(config)
+        self.input_shape: list[int] | None = None
+        """The shape (c, h, w) of a view."""
 
-def _gradients(
-    fabric: Fabric,
-    model: nn.Module,
-    views: Views,
-    objective: DisentangledLoss,
-    generator: torch.Generator,
-    config: TrainConfig,
-) -> Callable[[Tensor], Terms]:
-    """What gives the terms of a batch, their gradient added to the parameters'."""
-    memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
-
-    def make_pair(images: Tensor, start: int, n: int) -> Pair:
-        pair = views(images, generator=generator, start=rank() * n + start, total=world_size() * n)
-        return Pair(pair.a.to(memory_format=memory_format), pair.b.to(memory_format=memory_format), pair.shared)
-
-    def at_once(batch: Tensor) -> Terms:
-        return backward(fabric, model, objective, make_pair(batch, 0, len(batch)))
-
-    def in_parts(batch: Tensor) -> Terms:
-        n, part, seed = len(batch), config.micro_batch or len(batch), generator.initial_seed()
+    def __call__(self, batch: Tensor) -> LossTerms:
+        n = len(batch)
+        if self._part is None or self._part >= n:
+            return backward(self._fabric, self._model, self._objective, self._pair(batch, 0, n))
+        seed = self._generator.initial_seed()
 
         def make_part(start: int, stop: int) -> Pair:
-            generator.manual_seed(seed)
-            return make_pair(batch[start:stop], start, n)
+            self._generator.manual_seed(seed)
+            return self._pair(batch[start:stop], start, n)
 
-        return backward_in_parts(fabric, model, objective, make_part, n, part)
+        return backward_in_parts(self._fabric, self._model, self._objective, make_part, n, self._part)
 
-    whole = config.micro_batch is None or config.micro_batch >= config.batch_size // world_size()
-    return at_once if whole else in_parts
+    def _pair(self, images: Tensor, start: int, n: int) -> Pair:
+        pair = self._views(images, generator=self._generator, start=rank() * n + start, total=world_size() * n)
+        self.input_shape = list(pair.a.shape[1:])
+        a, b = (x.to(memory_format=self._memory_format) for x in (pair.a, pair.b))
+        return Pair(a, b, pair.shared)
 
 
-def _can_be_recorded(fabric: Fabric, config: TrainConfig) -> bool:
-    return config.graph and fabric.device.type == "cuda" and world_size() == 1 and config.micro_batch is None
+def _batches(source: BatchSource, order: ShuffledOrder, device: torch.device) -> Generator[Tensor, None, None]:
+    """The source's batches as a generator, which can be closed."""
+    yield from source.batches(order, device)
+
+
+def _average_gradients(objective: Objective) -> None:
+    """Averages the gradients of the objective's own parameters over processes; the encoder's are averaged by Fabric."""
+    if world_size() > 1:
+        for parameter in objective.parameters():
+            if parameter.grad is not None:
+                torch.distributed.all_reduce(parameter.grad)
+                parameter.grad /= world_size()
+
+
+def _memory_format(config: TrainConfig) -> torch.memory_format:
+    return torch.channels_last if config.channels_last else torch.contiguous_format
 
 
 @contextmanager
 def _fast_matmul(device: torch.device) -> Iterator[None]:
-    """TF32 products and tuned convolutions on a GPU while we train."""
+    """TF32 products and tuned convolutions on a GPU."""
     if device.type != "cuda":
         yield
         return
@@ -206,37 +257,40 @@ def _fast_matmul(device: torch.device) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before[1]
 
 
+def _fingerprint(
+    source: BatchSource, views: PairSampler, encoder: nn.Module, objective: Objective, config: TrainConfig, steps: int
+) -> dict[str, Any]:
+    """What must not change when a run resumes."""
+    return {
+        "images": _length(source),
+        "views": describe(views),
+        "encoder": describe(encoder),
+        "objective": describe(objective),
+        "training": {**identity(config), "steps": steps},
+    }
+
+
+def _length(source: BatchSource) -> int | None:
+    try:
+        return len(source)
+    except (TypeError, UnweaveError):
+        return None
+
+
 def _check(
-    images: ImageSource, views: Views, encoder: nn.Module, objective: DisentangledLoss, config: TrainConfig, out: Path
-) -> None:
+    source: BatchSource, views: PairSampler, encoder: nn.Module, objective: Objective, config: TrainConfig
+) -> int:
+    """Raises for what cannot work; returns the number of steps."""
     if views.spaces != objective.spaces:
-        raise UnweaveError(f"the views ask for spaces {views.spaces}, the objective has {objective.spaces}")
+        raise UnweaveError(f"`views` have the spaces {views.spaces}, `objective` has {objective.spaces}")
     spaces = getattr(encoder, "spaces", views.spaces)
     if spaces != views.spaces:
-        raise UnweaveError(f"the views ask for spaces {views.spaces}, the encoder has {spaces}")
-    if len(images) < config.batch_size:
-        raise UnweaveError(f"{len(images)} images are fewer than one batch of {config.batch_size}")
-    if config.batch_size < len(views.spaces):
-        raise UnweaveError(f"a batch of {config.batch_size} is too small for {len(views.spaces)} kinds of pairs")
-    if config.batch_size % world_size():
-        raise UnweaveError(f"a batch of {config.batch_size} cannot be shared by {world_size()} processes equally")
-    if rank() == 0:
-        remove_remains(out / CHECKPOINT)
-    # Weights and the optimiser's two moments, and the checkpoint before it until the new one is whole.
-    needed = 2 * 3 * sum(p.numel() * p.element_size() for p in encoder.parameters())
-    if needed > (free := shutil.disk_usage(out).free):
-        raise UnweaveError(
-            f"checkpoints need {needed / 2**30:.2f} GB in {out}, only {free / 2**30:.2f} GB are free; make room or "
-            "choose another folder"
-        )
-
-
-def make_folder(out: Path) -> None:
-    """Makes sure that a folder is there and can be written to."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".write-test-{rank()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UnweaveError(f"cannot write to the folder {out}: {error.strerror}; choose another") from None
+        raise UnweaveError(f"`views` have the spaces {views.spaces}, `encoder` has {spaces}")
+    batch, length = config.batch_size, len(source) if config.steps is None else _length(source)
+    if length is not None and length < batch:
+        raise UnweaveError(f"`batch_size` {batch} is larger than the number of images, {length}")
+    if batch < len(views.spaces):
+        raise UnweaveError(f"`batch_size` {batch} is too small for {len(views.spaces)} kinds of pairs")
+    if batch % world_size():
+        raise UnweaveError(f"`batch_size` {batch} cannot be divided equally among {world_size()} processes")
+    return config.total_steps(length or 0)

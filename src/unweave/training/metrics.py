@@ -1,4 +1,4 @@
-"""What a run says while it trains: a file of JSON lines, and a progress bar."""
+"""A run's metrics as a file of JSON lines, and its progress bar."""
 
 import json
 import sys
@@ -10,17 +10,17 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from unweave.distributed import rank
 from unweave.errors import UnweaveError
-from unweave.processes import rank
 
 
 class MetricsFile:
-    """One JSON object a line. Lines after ``keep_until`` steps, left by a run that was stopped, are dropped.
+    """One JSON object per line. Lines of steps after ``keep_until``, which a resumed run repeats, are dropped.
 
-    With ``tensorboard`` the same numbers go to TensorBoard's files in the folder ``tensorboard`` beside it.
+    With ``tensorboard``, a folder, the same numbers are written there for TensorBoard.
     """
 
-    def __init__(self, path: Path, keep_until: int = 0, *, tensorboard: bool = False) -> None:
+    def __init__(self, path: Path, keep_until: int = 0, *, tensorboard: Path | None = None) -> None:
         self.path = path
         self.rows: list[dict[str, float]] = []
         if path.exists() and keep_until:
@@ -28,15 +28,15 @@ class MetricsFile:
                 try:
                     row = json.loads(line)
                 except json.JSONDecodeError:
-                    continue  # half a line, from a run that was killed while writing it
+                    continue  # an incomplete line of a run that was killed
                 if row["step"] <= keep_until:
                     self.rows.append(row)
-        self._board = _tensorboard(path.parent / "tensorboard", keep_until) if tensorboard and rank() == 0 else None
+        self._board = _tensorboard(tensorboard, keep_until) if tensorboard is not None and rank() == 0 else None
         if rank() == 0:
             path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
 
     def write(self, row: dict[str, float]) -> None:
-        """Adds a line, and flushes it."""
+        """Appends a line."""
         self.rows.append(row)
         if rank() != 0:
             return
@@ -44,7 +44,9 @@ class MetricsFile:
             with open(self.path, "a") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
-            raise UnweaveError(f"cannot write to {self.path}: {error.strerror}; the same command goes on") from None
+            raise UnweaveError(
+                f"cannot write to {self.path}: {error.strerror}; the same command resumes the run"
+            ) from None
         if self._board is not None:
             for name, value in row.items():
                 self._board.add_scalar(name, value, int(row["step"]))
@@ -55,29 +57,34 @@ def _tensorboard(folder: Path, first: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UnweaveError("--tensorboard needs TensorBoard: pip install 'unweave[tensorboard]'") from None
+        raise UnweaveError("`tensorboard` needs TensorBoard: pip install 'unweave[tensorboard]'") from None
     return SummaryWriter(str(folder), purge_step=first)
 
 
 class ProgressBar:
-    """A live bar on a terminal; a line now and then where output goes to a file."""
+    """A progress bar on a terminal; a line for every tenth where output goes to a file.
+
+    Examples:
+        >>> with ProgressBar(2, 0, "training", show=False) as bar:
+        ...     bar.advance(1)
+    """
 
     def __init__(self, steps: int, first: int, description: str, *, show: bool, step: str = "step") -> None:
         self._console = Console(file=sys.stderr)
-        self._show, self._steps, self._said_last = show, steps, ""
+        self._show, self._steps, self._text = show, steps, ""
         self._live = show and self._console.is_terminal
-        self._step, self._description, self._said = step, description, first * 10 // steps
+        self._step, self._description, self._tenths = step, description, first * 10 // max(1, steps)
         self._first, self._started = first, time.perf_counter()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._live,
         )
-        self._task = self._bar.add_task(description, total=steps, completed=first, said="")
+        self._task = self._bar.add_task(description, total=steps, completed=first, text="")
 
     def __enter__(self) -> "ProgressBar":
         self._bar.start()
@@ -89,19 +96,20 @@ class ProgressBar:
         self._bar.stop()
 
     def show(self, loss: float, images_per_second: float | None = None) -> None:
-        """The loss and the pace beside the bar."""
-        pace = f"  {images_per_second:,.0f} images/s" if images_per_second else ""
-        self._said_last = f"loss {loss:.3f}{pace}"
-        self._bar.update(self._task, said=self._said_last)
+        """Shows the loss and the rate."""
+        rate = f"  {images_per_second:,.0f} images/s" if images_per_second else ""
+        self._text = f"loss {loss:.3f}{rate}"
+        self._bar.update(self._task, text=self._text)
 
     def advance(self, step: int) -> None:
-        """``step`` steps are done."""
+        """Sets the number of steps done."""
         self._bar.update(self._task, completed=step)
-        tenth = step * 10 // self._steps
-        if self._show and not self._live and tenth > self._said:
-            self._said = tenth
-            said = f"{self._description}: {self._step} {step} of {self._steps}"
-            self._console.print("  ".join(filter(None, (said, self._said_last, self._left(step)))))
+        tenths = step * 10 // self._steps
+        if self._show and not self._live and tenths > self._tenths:
+            self._tenths = tenths
+            line = f"{self._description}: {self._step} {step} of {self._steps}"
+            line = "  ".join(filter(None, (line, self._text, self._left(step))))
+            self._console.print(line, soft_wrap=True, highlight=False)
 
     def _left(self, step: int) -> str:
         seconds = (time.perf_counter() - self._started) / max(1, step - self._first) * (self._steps - step)

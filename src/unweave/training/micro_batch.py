@@ -1,12 +1,11 @@
-"""A batch larger than memory, with its exact gradient.
+"""The exact gradient of a batch that is larger than memory.
 
-    pass 1   every part through the network, nothing kept but z        memory of one part, and of all z
-    loss     of all z together, and its gradient with respect to them
+    pass 1   every part through the network, keeping only z            memory of one part, and of all z
+    loss     of all z together, and its gradient with respect to z
     pass 2   every part again, now backwards from that gradient
 
-The loss compares every image with every other, so the mean of the parts' own losses would be another objective. What is
-normalised over a batch inside the network (batch norm) sees a part at a time; without it, the gradient is that of one
-pass.
+The loss compares every image with every other, so the mean of the parts' own losses would be another objective. Batch
+norm normalises a part at a time; without it, the gradient is that of one pass.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,17 +17,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from unweave.augment import Pair
-from unweave.objectives import DisentangledLoss
-from unweave.objectives.disentangled import Terms
-from unweave.processes import world_size
-from unweave.training.checkpoint import random_states, restore_random_states
+from unweave.distributed import world_size
+from unweave.objectives import LossTerms, Objective
+from unweave.training.random_state import random_states, restore_random_states
 
-Embeddings = dict[str, Tensor]
+Outputs = dict[str, Tensor]
 
 
-def backward(fabric: Fabric, model: nn.Module, objective: DisentangledLoss, pair: Pair) -> Terms:
-    """One pass: the terms of a batch, its gradient added to the parameters'."""
-    terms = objective(*model(pair.a, pair.b), pair.shared)
+def backward(fabric: Fabric, model: nn.Module, objective: Objective, pair: Pair) -> LossTerms:
+    """The terms of a batch in one pass; the gradient is added to the parameters'."""
+    with torch.no_grad():
+        targets = objective.targets(pair)
+    terms = objective(*model(pair.a, pair.b), pair.shared, targets)
     fabric.backward(terms.loss)
     return terms
 
@@ -36,30 +36,35 @@ def backward(fabric: Fabric, model: nn.Module, objective: DisentangledLoss, pair
 def backward_in_parts(
     fabric: Fabric,
     model: nn.Module,
-    objective: DisentangledLoss,
+    objective: Objective,
     make_pair: Callable[[int, int], Pair],
     images: int,
     part: int,
-) -> Terms:
-    """The same for a batch of ``images``, ``part`` of them at a time; ``make_pair(start, stop)`` gives their views.
+) -> LossTerms:
+    """The same for a batch of ``images``, ``part`` of them at a time; ``make_pair(start, stop)`` makes their views.
 
-    Views, and what is random in the network, are drawn alike in both passes.
+    Views, and random layers of the network, draw the same numbers in both passes.
     """
     spans = [(start, min(start + part, images)) for start in range(0, images, part)]
-    states, shared, parts = [], [], []
+    states, shared, parts, targets = [], [], [], []
     with torch.no_grad(), _statistics_kept(model):
         for span in spans:
             pair = make_pair(*span)
             states.append(random_states())
             shared.append(pair.shared)
             parts.append(model(pair.a, pair.b))
+            targets.append(objective.targets(pair))
     z_a, z_b = (_joined([p[side] for p in parts], objective.spaces) for side in (0, 1))
-    terms = objective(z_a, z_b, torch.cat(shared))
-    leaves = [*z_a.values(), *z_b.values()]
-    gradients = torch.autograd.grad(terms.loss, leaves)
+    joined = {name: torch.cat([target[name] for target in targets]) for name in targets[0]}
+    terms = objective(z_a, z_b, torch.cat(shared), joined)
+    own = [p for p in objective.parameters() if p.requires_grad]
+    # An objective need not use every space of every view: what it does not use has a gradient of 0.
+    gradients = torch.autograd.grad(terms.loss, [*z_a.values(), *z_b.values(), *own], materialize_grads=True)
+    for parameter, gradient in zip(own, gradients[len(gradients) - len(own) :], strict=True):
+        parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
     rows = [len(s) for s in shared]
-    # One row of pieces for each part: its rows of every leaf's gradient.
-    pieces = zip(*(gradient.split(rows) for gradient in gradients), strict=True)
+    # For each part, its rows of every embedding's gradient.
+    pieces = zip(*(gradient.split(rows) for gradient in gradients[: len(gradients) - len(own)]), strict=True)
     for i, (span, piece, state) in enumerate(zip(spans, pieces, states, strict=True)):
         pair = make_pair(*span)
         restore_random_states(state)
@@ -70,13 +75,13 @@ def backward_in_parts(
     return terms
 
 
-def _joined(parts: list[Embeddings], spaces: tuple[str, ...]) -> Embeddings:
+def _joined(parts: list[Outputs], spaces: tuple[str, ...]) -> Outputs:
     return {space: torch.cat([part[space] for part in parts]).requires_grad_() for space in spaces}
 
 
 @contextmanager
 def _without_sync(fabric: Fabric, model: nn.Module, *, enabled: bool) -> Iterator[None]:
-    """Gradients are averaged over processes with the last part, once."""
+    """Gradients are averaged over processes once, with the last part."""
     if world_size() == 1:
         yield
     else:
@@ -86,7 +91,7 @@ def _without_sync(fabric: Fabric, model: nn.Module, *, enabled: bool) -> Iterato
 
 @contextmanager
 def _statistics_kept(model: nn.Module) -> Iterator[None]:
-    """Batch norm's running statistics count each image once: in the second pass."""
+    """Keeps batch norm's running statistics, so that each image counts once: in the second pass."""
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats and m.training]
     for norm in norms:
         norm.track_running_stats = False
