@@ -1,0 +1,16 @@
+"""What ``unweave train`` does: settings, presets and the run."""
+
+from typing import TYPE_CHECKING
+
+from unweave._lazy import attach
+
+if TYPE_CHECKING:
+    from unweave.pretraining.config import PretrainConfig
+    from unweave.pretraining.presets import PRESETS, Preset, preset
+    from unweave.pretraining.run import pretrain
+
+__all__ = ["PRESETS", "Preset", "PretrainConfig", "preset", "pretrain"]
+
+__getattr__, __dir__ = attach(
+    __name__, {"config": ("PretrainConfig",), "presets": ("PRESETS", "Preset", "preset"), "run": ("pretrain",)}
+)

@@ -1,0 +1,119 @@
+"""Presets: settings that belong together, each with its command, hardware, time and expected score.
+
+Scores are published ones with their source, unless they are marked as measured.
+"""
+
+from dataclasses import dataclass
+
+from unweave.augment.config import ViewsConfig
+from unweave.data.config import DataConfig
+from unweave.errors import UnweaveError
+from unweave.models.config import EncoderConfig
+from unweave.pretraining.config import PretrainConfig
+from unweave.training.config import OptimConfig, TrainConfig
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A configuration and what to know before starting it.
+
+    Examples:
+        >>> PRESETS["cifar"].config.views.size
+        32
+    """
+
+    config: PretrainConfig
+    about: str
+    command: str
+    hardware: str
+    time: str
+    score: str
+
+    def describe(self) -> str:
+        """All of it, for help and documentation."""
+        lines = (self.about, self.command, f"hardware: {self.hardware}", f"time: {self.time}", f"score: {self.score}")
+        return "\n  ".join(lines)
+
+
+VICREG_BLUR, VICREG_SOLARIZE = (1.0, 0.1), (0.0, 0.2)
+
+PRESETS = {
+    "small": Preset(
+        PretrainConfig(data=DataConfig(decode_size=96), training=TrainConfig(graph=True)),
+        about="64px, ResNet-18: a few hundred to a hundred thousand photographs, or a first try.",
+        command="unweave train photos --preset small --epochs 1 --batch-size 64 --out run",
+        hardware="any; one GPU for more than a few epochs",
+        time="about 48 photographs a second on one core of a server; about 61,000 on one H200 in batches of 1024, "
+        "decoded to 64 pixels: 100 epochs of 100,000 photographs in three minutes",
+        score="not measured yet, and none is published for this setting",
+    ),
+    "cifar": Preset(
+        PretrainConfig(
+            data=DataConfig(decode_size=32),
+            views=ViewsConfig(
+                size=32, crop_scale=0.2, jitter=(0.4, 0.4, 0.4, 0.1), blur=(0.0, 0.0), solarize=(0.0, 0.0)
+            ),
+            encoder=EncoderConfig(small_images=True),
+            training=TrainConfig(epochs=200, batch_size=512, graph=True, optim=OptimConfig(lr=2e-3, warmup=0.05)),
+        ),
+        about="CIFAR-10 or CIFAR-100 at 32px, ResNet-18 with the stem for small images.",
+        command="unweave train CIFAR10 --root data --preset cifar --out run",
+        hardware="one GPU",
+        time="not measured yet; this network alone processes 66,903 views a second on one H200, at which 200 epochs "
+        "take 5 minutes",
+        score="not measured yet. Published for SimCLR without styles on CIFAR-10: kNN 84.8 % after 200 epochs "
+        "(lightly), linear 90.74 % after 1000 (solo-learn; VICReg 92.07, Barlow Twins 92.10)",
+    ),
+    "imagenet-100": Preset(
+        PretrainConfig(
+            data=DataConfig(decode_size=256),
+            views=ViewsConfig(size=224, blur=VICREG_BLUR, solarize=VICREG_SOLARIZE),
+            encoder=EncoderConfig(dim=2048, hidden=2048, depth=3),
+            training=TrainConfig(
+                epochs=200,
+                batch_size=512,
+                optim=OptimConfig(optimizer="lars", lr=0.5, lr_batch=256, weight_decay=1e-6, warmup=0.05),
+            ),
+        ),
+        about="100 classes of ImageNet at 224px, ResNet-18: the paper's setting at a smaller scale.",
+        command="unweave train imagenet-100/train --preset imagenet-100 --out run",
+        hardware="one GPU, 16 cores to decode",
+        time="not measured yet; 16 cores decode 3,180 images a second, at which 200 epochs take 2.2 hours",
+        score="not measured yet, and none is published for this setting",
+    ),
+    "imagenet": Preset(
+        PretrainConfig(
+            data=DataConfig(decode_size=256),
+            views=ViewsConfig(size=224, blur=VICREG_BLUR, solarize=VICREG_SOLARIZE),
+            encoder=EncoderConfig(backbone="resnet50", dim=8192, hidden=8192, depth=3),
+            training=TrainConfig(
+                epochs=100,
+                batch_size=2048,
+                compile=True,
+                optim=OptimConfig(optimizer="lars", lr=0.5, lr_batch=256, weight_decay=1e-6),
+            ),
+        ),
+        about="The paper's section 5.3: ResNet-50, 224px, 100 epochs, batch 2048, projectors 8192-8192-8192, LARS, "
+        "VICReg's asymmetric views, groups spatial and appearance. The learning rate is that of the authors' release "
+        "for SimCLR (0.5; use --lr 0.3 with --method vicreg); the paper does not give η and ε.",
+        command="unweave train imagenet/train --preset imagenet --devices 8 --out run",
+        hardware="several GPUs with 16 cores each to decode; with fewer, use --micro-batch",
+        time="not measured yet; a ResNet-50 with smaller projectors (2048-128, batch 256, compiled) trains at 3,021 "
+        "images a second from JPEG files on one H200 with 16 cores, at which 100 epochs take 12 GPU-hours",
+        score="not measured yet. Published in the paper: ImageNet top-1 61.7 from h and 49.0 from z (SimCLR + "
+        "Ours-Scratch); without styles 68.1 and 56.5; fine-tuned 67.9 and 57.8. VICReg from scratch with styles was "
+        "unstable there",
+    ),
+}
+
+
+def preset(name: str) -> PretrainConfig:
+    """A preset's configuration.
+
+    Examples:
+        >>> preset("imagenet").training.batch_size
+        2048
+    """
+    if name not in PRESETS:
+        raise UnweaveError(f"there is no `preset` {name!r}; there are {', '.join(PRESETS)}")
+    return PRESETS[name].config

@@ -1,0 +1,230 @@
+"""``unweave train``: a run on photographs.
+
+    DATA ─► source ─► decoded images ─────────────────────────────────────┐
+    preset, YAML, flags ─► configuration ─► views, encoder, objective ────┴─► the training loop ─► RUN
+
+Fine-tuning a trained base has two phases, each a run of the loop: the projectors alone, then all parameters.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from rich.console import Console
+
+from unweave._version import __version__
+from unweave.augment import Views
+from unweave.data import load_images, open_source
+from unweave.data.sources.base import MISSING, Source, Subset
+from unweave.data.sources.folder import FolderImages
+from unweave.data.unreadable import UnreadableImages
+from unweave.distributed import rank, world_size
+from unweave.errors import UnweaveError
+from unweave.evaluation import OnlineProbe
+from unweave.models import Encoder, load_weights, read_weights
+from unweave.pretraining.config import PretrainConfig, from_yaml
+from unweave.pretraining.presets import preset as preset_named
+from unweave.settings import identity, to_nested, with_settings
+from unweave.training import ProgressBar, Run, RunFolder, TrainConfig, train
+
+PROBED = 4000
+"""Images on which spaces are evaluated during training."""
+
+
+def pretrain(
+    data: str | Path,
+    out: str | Path = "run",
+    *,
+    preset: str = "small",
+    config: PretrainConfig | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Run:
+    """Trains on the photographs in ``data``; leaves settings, checkpoint and metrics in the folder ``out``.
+
+    Args:
+        data: a folder of images, Parquet files, a glob, or with ``root`` the name of a torchvision data set.
+        out: the run's folder; ``uw.load(out)`` gives the trained model.
+        preset: the settings to start from.
+        config: settings to start from, instead of a preset.
+        progress: show progress.
+        settings: settings to change, by name, as the flags of ``unweave train``.
+
+    Examples:
+        >>> import tempfile, unweave as uw
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for i in range(8):
+        ...         Image.new("RGB", (40, 40), (30 * i, 99, 99)).save(f"{folder}/{i}.png")
+        ...     small = {"size": 32, "backbone": "test_resnet", "dim": 8, "hidden": 16}
+        ...     run = uw.pretrain(folder, f"{folder}/run", steps=1, batch_size=8, workers=0, progress=False, **small)
+        >>> run.steps
+        1
+    """
+    config = with_settings(preset_named(preset) if config is None else config, settings)
+    data, folder = str(data), RunFolder(out)
+    source = config.data.open(data)
+    if len(source) < config.training.batch_size:
+        raise UnweaveError(
+            f"`batch_size` {config.training.batch_size} is larger than the number of images in {data}, {len(source)}"
+        )
+    fabric = config.training.launch.start()
+    folder.create()
+    _save_config(folder, data, config)
+
+    console = Console(stderr=True, quiet=rank() != 0 or not progress, soft_wrap=True, highlight=False)
+    console.print(_summary(data, source, fabric))
+    # Decoding comes last: it can take long, and the user's mistakes should show before.
+    phases = _phases(config, folder)
+    views = config.views.build()
+    encoder = _encoder(config, views.spaces, folder, console)
+    steps_per_epoch = len(source) // config.training.batch_size
+    objective = config.objective.build(views.spaces, phases[-1].config.total_steps(len(source)))
+    probe = _probe(source, config, views, steps_per_epoch, console) if rank() == 0 else None
+    unreadable = UnreadableImages(len(source), config.data.max_bad, folder.unreadable if rank() == 0 else None)
+    images = _decode(source, config, fabric, unreadable, progress)
+    for phase in phases:
+        if phase is not phases[-1] and folder.checkpoint.exists():
+            continue  # its outcome is part of the checkpoint of the next phase
+        for parameter in encoder.backbone.parameters():
+            parameter.requires_grad_(not phase.frozen)
+        title = "projectors" if phase.frozen else "training"
+        try:
+            run = train(
+                images, views, encoder, objective, phase.config, phase.folder.path,
+                evaluation=probe, fabric=fabric, progress=progress, description=title,
+            )  # fmt: skip
+        except torch.OutOfMemoryError:
+            raise UnweaveError(
+                "the GPU's memory is full: use a smaller `batch_size` or `micro_batch`, or `cache` ram"
+            ) from None
+        if run.stopped:
+            break
+    unreadable.gather()
+    if run.resumed_from == run.steps and not run.stopped:
+        console.print(f"{out} was finished before, after {run.resumed_from} steps: nothing to do")
+    if len(unreadable):
+        count = "1 image" if len(unreadable) == 1 else f"{len(unreadable)} images"
+        console.print(f"{count} could not be read: see {unreadable.path}")
+    return run
+
+
+@dataclass(frozen=True)
+class _Phase:
+    folder: RunFolder
+    frozen: bool
+    config: TrainConfig
+
+
+def _phases(config: PretrainConfig, folder: RunFolder) -> list[_Phase]:
+    """The projectors alone, then all parameters; each where it has epochs. The last checkpoint is the run's."""
+    training, projector_epochs = config.training, config.start.projector_epochs
+    all_parameters = training.epochs > 0 or training.steps is not None
+    phases = []
+    if projector_epochs:
+        settings = replace(training, epochs=projector_epochs, steps=None)
+        phases.append(_Phase(folder.projectors if all_parameters else folder, True, settings))
+    if all_parameters:
+        phases.append(_Phase(folder, False, training))
+    return phases
+
+
+def _resumes(folder: RunFolder) -> bool:
+    return folder.checkpoint.exists() or folder.projectors.checkpoint.exists()
+
+
+def _save_config(folder: RunFolder, data: str, config: PretrainConfig) -> None:
+    """Writes all settings; raises where the folder contains a run with others."""
+    if folder.config.exists() and _resumes(folder):
+        saved = folder.load_config()
+        theirs = from_yaml(saved, PretrainConfig(), str(folder.config))
+        folder.require_same({"DATA": saved.get("source"), **identity(theirs)}, {"DATA": data, **identity(config)})
+    folder.save_config({"unweave": __version__, "source": data, **to_nested(config)})
+
+
+def _summary(data: str, source: Source, fabric: Fabric) -> str:
+    classes = f" of {len(set(source.labels) - {MISSING})} classes" if source.labels else ", without labels"
+    many = f", {world_size()} processes" if world_size() > 1 else ""
+    others = source.others if isinstance(source, FolderImages) else Counter[str]()
+    ignored = ", ".join(f"{count} {suffix}" for suffix, count in others.most_common(4))
+    note = f"; ignored files: {ignored}" if ignored else ""
+    return f"{len(source):,} images from {data}{classes}, on {fabric.device}{many}{note}"
+
+
+def _decode(
+    source: Source, config: PretrainConfig, fabric: Fabric, unreadable: UnreadableImages, progress: bool
+) -> Any:
+    with ProgressBar(len(source), 0, "decoding", show=progress and rank() == 0, step="image") as bar:
+        return load_images(
+            source,
+            config.decode_size,
+            cache=config.data.cache,
+            workers=config.data.workers,
+            device=fabric.device,
+            unreadable=unreadable,
+            on_progress=bar.advance,
+        )
+
+
+def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder, console: Console) -> Encoder:
+    init = config.start.init
+    torch.manual_seed(config.training.seed)
+    try:
+        encoder = config.encoder.build(spaces, pretrained=init == "pretrained")
+    except UnweaveError:
+        raise
+    except Exception as error:  # a download can raise anything
+        if init != "pretrained":
+            raise
+        reason = " ".join(str(error).split())[:200]
+        name = config.encoder.backbone
+        raise UnweaveError(f"`init` pretrained: the weights of {name} are not available: {reason}") from None
+    if init is not None and init != "pretrained" and not _resumes(folder):
+        console.print(load_weights(encoder, _read_init(init), init))
+    return encoder
+
+
+def _read_init(init: str) -> dict[str, torch.Tensor]:
+    """The weights of a run, an export or a file."""
+    path = Path(init).expanduser()
+    folder = RunFolder(path)
+    if folder.checkpoint.is_file():
+        return folder.load_model()[1]
+    if folder.exported_weights.is_file():
+        return read_weights(folder.exported_weights)
+    if path.is_dir():
+        raise UnweaveError(f"`init` {init}: the folder has no checkpoint of a run")
+    if not path.is_file():
+        raise UnweaveError(f"`init` {init}: there is no such run or file; 'pretrained' loads published weights")
+    return read_weights(path)
+
+
+def _probe(
+    source: Source, config: PretrainConfig, views: Views, steps_per_epoch: int, console: Console
+) -> OnlineProbe | None:
+    """On some labelled images, where there are any."""
+    settings = config.evaluation
+    if settings.probe == "none":
+        return None
+    if settings.probe_data is not None:
+        columns = {"image_column": config.data.image_column, "label_column": config.data.label_column}
+        source = open_source(settings.probe_data, **columns)
+        if source.labels is None:
+            raise UnweaveError(f"`probe_data` {settings.probe_data} has no labels")
+    if source.labels is None:
+        return None
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(1)).tolist()
+    chosen = Subset(source, [i for i in order if source.labels[i] != MISSING][:PROBED])
+    unreadable = UnreadableImages(len(chosen), 1.0)
+    size, workers = config.views.size, config.data.workers
+    decoded = load_images(chosen, size, cache="ram", workers=workers, unreadable=unreadable)
+    kept = [i for i in range(len(chosen)) if chosen.name(i) not in unreadable.reasons]
+    labels = torch.tensor(chosen.labels)[kept]
+    if len(kept) < 20 or len(labels.unique()) < 2:
+        console.print(f"too few labelled images for a probe: {len(kept)} of {len(labels.unique())} classes")
+        return None
+    every = settings.probe_every * steps_per_epoch
+    return OnlineProbe(decoded[torch.tensor(kept)], labels, views, kind=settings.probe, every=every)
