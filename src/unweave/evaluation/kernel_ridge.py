@@ -1,8 +1,8 @@
-"""Kernel ridge regression with a Gaussian kernel: what an embedding tells, linearly or not.
+"""Kernel ridge regression with a Gaussian kernel: what can be predicted from an embedding, linearly or not.
 
-The exact solution costs n³. Landmarks (Nyström) give the kernel as an inner product of m features, exact where every
-row is a landmark, and cost n·m². Many regressions of one shape are solved together: all but the last two dimensions
-of features and targets are a batch.
+The exact solution costs n³. With m landmarks (Nyström) the kernel is an inner product of m features, exact where every
+row is a landmark, and the cost is n·m². Many regressions of one shape are solved together: all but the last two
+dimensions of features and targets are a batch.
 
 Legend: … a batch of regressions, n rows, m landmarks, d features, k outputs.
 """
@@ -15,23 +15,24 @@ from torch import Tensor
 ALPHAS = (1.0, 0.1, 0.01, 0.001)
 GAMMAS = tuple(10.0 ** (-2 + 4 * i / 3) for i in range(4))
 JITTER = 1e-9
-"""Times m, added to the landmarks' kernel: what lets it be factorised, and is far below any α."""
+"""Times m, added to the diagonal of the landmarks' kernel so that it can be factorised; far below any α."""
 
 
 def standardise(fit: Tensor, *others: Tensor) -> list[Tensor]:
-    """All by the mean and standard deviation of the first, over its rows; what does not vary becomes 0."""
+    """All tensors standardised by the mean and standard deviation of the first; constant columns become 0."""
     mean, std = fit.mean(-2, keepdim=True), fit.std(-2, correction=0, keepdim=True).clamp(min=1e-12)
     return [(x - mean) / std for x in (fit, *others)]
 
 
 class KernelRidge:
-    """min ‖y − f(x)‖² + α‖f‖² with k(x, x′) = exp(−γ‖x − x′‖²); α and γ by 3-fold cross-validation, for each output.
+    """min ‖y − f(x)‖² + α‖f‖² with k(x, x′) = exp(−γ‖x − x′‖²); α and γ by cross-validation, for each output.
 
     The protocol of von Kügelgen et al. (2021): inputs and targets standardised, the grids ``alphas`` and ``gammas``.
 
-    >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
-    >>> KernelRidge().fit(x[:200], x[:200].square()).score(x[200:], x[200:].square()) > 0.95
-    True
+    Examples:
+        >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+        >>> KernelRidge().fit(x[:200], x[:200].square()).score(x[200:], x[200:].square()) > 0.95
+        True
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class KernelRidge:
         return float(self.scores(x, y).mean())
 
     def _features(self, x: Tensor, gamma: float) -> Tensor:
-        """(…, n, m) whose inner products are the kernel, as the landmarks see it."""
+        """(…, n, m), whose inner products approximate the kernel."""
         kernel = gaussian(self._landmarks, self._landmarks, gamma)
         kernel.diagonal(dim1=-2, dim2=-1).add_(JITTER * kernel.shape[-1])
         factor = torch.linalg.cholesky(kernel)

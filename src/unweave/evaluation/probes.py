@@ -1,8 +1,8 @@
 """Linear probes in closed form, on any device.
 
-Both are fitted for a whole range of penalties from one eigenvalue decomposition; the penalty is chosen on a part of the
-data that is held out of the fit, never on test data. Penalties are fractions of the features' own variance, so that a
-probe does not hang on their scale.
+Both are fitted for all penalties from one eigenvalue decomposition. The penalty is chosen on a part of the data that is
+held out of the fit, never on test data. Penalties are relative to the features' variance, so that scores do not depend
+on their scale.
 
 Legend: n rows, d features, k outputs or classes.
 """
@@ -18,11 +18,11 @@ PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
 class _Probe:
-    """Holds out a part, chooses the penalty there, then fits all rows with it."""
+    """Chooses the penalty on held-out rows, then fits all rows with it."""
 
     def __init__(self, penalties: Sequence[float] = PENALTIES, *, held_out: float = 0.2) -> None:
         if not penalties or min(penalties) < 0:
-            raise UnweaveError(f"penalties must be a list of numbers that are not negative, not {penalties!r}")
+            raise UnweaveError(f"`penalties` must be non-negative numbers, not {penalties!r}")
         self.penalties = tuple(penalties)
         self.held_out = held_out
         self.penalty = self.penalties[0]
@@ -31,9 +31,11 @@ class _Probe:
     def fit(self, x: Tensor, y: Tensor) -> "_Probe":
         """Features (n, d) and targets; returns itself."""
         if x.ndim != 2 or len(x) != len(y) or len(x) < 10:
-            raise UnweaveError(f"a probe needs at least 10 rows of features with a target each, not {tuple(x.shape)}")
+            raise UnweaveError(
+                f"a probe needs at least 10 rows of features and as many targets, not {tuple(x.shape)} and {len(y)}"
+            )
         if not torch.isfinite(x).all():
-            raise UnweaveError("the features contain numbers that are not finite")
+            raise UnweaveError("the features contain NaN or infinity")
         x, y = x.double(), self._targets(y)
         if len(self.penalties) > 1:
             order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)
@@ -57,16 +59,17 @@ class _Probe:
         raise NotImplementedError
 
     def score(self, x: Tensor, y: Tensor) -> float:
-        """How good: 1 is perfect."""
+        """The score; 1 is perfect."""
         raise NotImplementedError
 
 
 class RidgeProbe(_Probe):
     """Ridge regression to one or several numbers; scored by r², the mean over outputs.
 
-    >>> x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
-    >>> round(RidgeProbe().fit(x[:100], x[:100, 0] + 1).score(x[100:], x[100:, 0] + 1), 3)
-    1.0
+    Examples:
+        >>> x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+        >>> round(RidgeProbe().fit(x[:100], x[:100, 0] + 1).score(x[100:], x[100:, 0] + 1), 3)
+        1.0
     """
 
     def _targets(self, y: Tensor) -> Tensor:
@@ -92,13 +95,13 @@ class RidgeProbe(_Probe):
 class ClassProbe(_Probe):
     """Linear discriminant analysis, a linear classifier with a closed form; scored by accuracy.
 
-    The classes share one covariance, shrunk towards a multiple of the identity by the penalty. Unlike least squares on
-    one-hot targets it does not lose classes that lie between others.
+    The classes share one covariance, which the penalty shrinks towards a multiple of the identity.
 
-    >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
-    >>> y = torch.arange(300) % 3
-    >>> ClassProbe().fit(x + 9 * y[:, None], y).score(x + 9 * y[:, None], y)
-    1.0
+    Examples:
+        >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+        >>> y = torch.arange(300) % 3
+        >>> ClassProbe().fit(x + 9 * y[:, None], y).score(x + 9 * y[:, None], y)
+        1.0
     """
 
     classes = torch.empty(0)
@@ -133,7 +136,12 @@ class ClassProbe(_Probe):
 
 
 def r2(predicted: Tensor, true: Tensor) -> Tensor:
-    """1 − squared error / variance, for each output (k,)."""
+    """1 − squared error / variance, for each output (k,).
+
+    Examples:
+        >>> r2(torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [3.0]]))
+        tensor([0.5000])
+    """
     error = (predicted - true).square().sum(0)
     spread = (true - true.mean(0)).square().sum(0)
     return 1 - error / spread.clamp(min=torch.finfo(true.dtype).tiny)

@@ -1,4 +1,4 @@
-"""The table of spaces × factors: what each embedding space tells of each thing that is known about the images."""
+"""The table of spaces × factors: how well each known factor can be predicted linearly from each embedding space."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +14,13 @@ from unweave.objectives import effective_rank, variance
 
 @dataclass(frozen=True)
 class SpaceScores:
-    """Linear scores of every factor from every space, with what shows whether a space is alive at all."""
+    """Linear scores of every factor from every space, with chance, and each space's variance and effective rank.
+
+    Examples:
+        >>> z = torch.randn(100, 4)
+        >>> sorted(score_spaces({"content": z}, {"x": z[:, 0]}).as_dict())
+        ['chance', 'effective_rank', 'factors', 'scores', 'spaces', 'variance']
+    """
 
     spaces: list[str]
     factors: list[str]
@@ -24,7 +30,7 @@ class SpaceScores:
     effective_rank: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Plain data for JSON."""
         return asdict(self)
 
 
@@ -34,29 +40,30 @@ def score_spaces(
     factors: Mapping[str, Tensor],
     *,
     categories: Collection[str] = (),
-    geometry: Callable[[Tensor], Tensor] = lambda z: z,
+    normalize: Callable[[Tensor], Tensor] = lambda z: z,
     test_fraction: float = 0.5,
     seed: int = 0,
 ) -> SpaceScores:
-    """Probes every factor from every space; the rows are split at random into those to fit and those to score.
+    """Fits linear probes of every factor from every space on random rows and scores them on the others.
 
     Args:
         embeddings: (n, d) by space.
         factors: (n,) by factor; those in ``categories`` are scored by accuracy, all others by r².
-        geometry: the embedding as the objective sees it (``base.geometry``), for variance and effective rank.
-        test_fraction: the share of rows that are scored.
-        seed: of the split.
+        normalize: the geometry of the loss (``base.normalize``), in which variance and effective rank are measured.
+        test_fraction: the fraction of rows that are scored.
+        seed: of the random split.
 
-    >>> z = torch.randn(100, 4, generator=torch.Generator().manual_seed(0))
-    >>> table = score_spaces({"content": z}, {"x": z[:, 0]})
-    >>> round(table.scores["content"]["x"], 2), table.chance
-    (1.0, {'x': 0.0})
+    Examples:
+        >>> z = torch.randn(100, 4, generator=torch.Generator().manual_seed(0))
+        >>> table = score_spaces({"content": z}, {"x": z[:, 0]})
+        >>> round(table.scores["content"]["x"], 2), table.chance
+        (1.0, {'x': 0.0})
     """
     if unknown := set(categories) - set(factors):
-        raise UnweaveError(f"categories {sorted(unknown)} are no factors; there are {sorted(factors)}")
+        raise UnweaveError(f"`categories` {sorted(unknown)} are not factors; there are {sorted(factors)}")
     rows = {len(value) for value in (*embeddings.values(), *factors.values())}
     if len(rows) != 1:
-        raise UnweaveError(f"embeddings and factors have different numbers of rows: {sorted(rows)}")
+        raise UnweaveError(f"`embeddings` and `factors` have different numbers of rows: {sorted(rows)}")
     order = torch.randperm(n := rows.pop(), generator=torch.Generator().manual_seed(seed))
     test, fit = order[: round(n * test_fraction)], order[round(n * test_fraction) :]
     scores: dict[str, dict[str, float]] = {space: {} for space in embeddings}
@@ -72,21 +79,31 @@ def score_spaces(
         factors=list(factors),
         scores=scores,
         chance=chance,
-        variance={space: float(variance(geometry(z.float()))) for space, z in embeddings.items()},
-        effective_rank={space: float(effective_rank(geometry(z.float()))) for space, z in embeddings.items()},
+        variance={space: float(variance(normalize(z.float()))) for space, z in embeddings.items()},
+        effective_rank={space: float(effective_rank(normalize(z.float()))) for space, z in embeddings.items()},
     )
 
 
 def _commonest(fit: Tensor, test: Tensor) -> float:
-    """The accuracy of always naming the class that is most common."""
+    """The accuracy of always predicting the most common class."""
     return float((test == fit.mode().values).double().mean())
 
 
 @torch.no_grad()
-def embed(
+def compute_embeddings(
     encoder: nn.Module, images: Callable[[Tensor], Tensor], index: Tensor, *, batch_size: int = 512
 ) -> dict[str, Tensor]:
-    """h and every space's z for the images with these numbers; ``images`` gives them ready for the encoder."""
+    """h and the embedding in every space of the images with these numbers.
+
+    ``images`` maps an index (n,) to images as the encoder expects them, such as ``views.prepare`` makes.
+
+    Examples:
+        >>> import unweave as uw
+        >>> encoder = uw.Encoder(uw.SmallConvNet(16), ("content",), dim=4)
+        >>> z = compute_embeddings(encoder, lambda index: torch.rand(len(index), 3, 16, 16), torch.arange(5))
+        >>> z["content"].shape
+        torch.Size([5, 4])
+    """
     was_training = encoder.training
     encoder.eval()
     parts = [encoder(images(rows)) for rows in index.split(batch_size)]

@@ -1,7 +1,7 @@
-"""Linear probes as most people run them: scikit-learn's defaults, on any device.
+"""Ridge and logistic regression with a fixed penalty: scikit-learn's models, on any device.
 
-Their penalty is a fixed number, so that what a space hardly says, in directions of little variance, they hardly hear.
-The probes of ``probes.py`` choose their penalty relative to the features' variance, and hear it.
+With a fixed penalty, directions of little variance contribute little. The probes of ``probes.py`` choose a penalty
+relative to the features' variance, and use such directions.
 
 Legend: n rows, d features, k outputs or classes.
 """
@@ -13,19 +13,20 @@ from torch import Tensor
 from unweave.evaluation.probes import r2
 
 
-class Ridge:
+class RidgeRegression:
     """min ‖y − x·w − b‖² + α‖w‖²: scikit-learn's ``Ridge``.
 
-    >>> x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
-    >>> round(Ridge().fit(x[:100], x[:100, :1] + 1).score(x[100:], x[100:, :1] + 1), 3)
-    1.0
+    Examples:
+        >>> x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+        >>> round(RidgeRegression().fit(x[:100], x[:100, :1] + 1).score(x[100:], x[100:, :1] + 1), 3)
+        1.0
     """
 
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
 
-    def fit(self, x: Tensor, y: Tensor) -> "Ridge":
-        """Features (n, d), targets (n, k); returns itself."""
+    def fit(self, x: Tensor, y: Tensor) -> "RidgeRegression":
+        """Features (n, d) and targets (n, k); returns itself."""
         x, y = x.double(), y.double().view(len(y), -1)
         mean_x, mean_y = x.mean(0), y.mean(0)
         x, y = x - mean_x, y - mean_y
@@ -42,17 +43,18 @@ class Ridge:
 class LogisticRegression:
     """min C·Σ cross entropy + ½‖w‖² over all classes together: scikit-learn's ``LogisticRegression``.
 
-    >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
-    >>> y = torch.arange(300) % 3
-    >>> LogisticRegression().fit(x + 9 * y[:, None], y).score(x + 9 * y[:, None], y)
-    1.0
+    Examples:
+        >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+        >>> y = torch.arange(300) % 3
+        >>> LogisticRegression().fit(x + 9 * y[:, None], y).score(x + 9 * y[:, None], y)
+        1.0
     """
 
     def __init__(self, C: float = 1.0, iterations: int = 200) -> None:
         self.C, self.iterations = C, iterations
 
     def fit(self, x: Tensor, y: Tensor) -> "LogisticRegression":
-        """Features (n, d), classes (n,) from 0; returns itself."""
+        """Features (n, d) and classes (n,) from 0; returns itself."""
         x = x.double()
         classes = int(y.max()) + 1
         self.weight = torch.zeros(x.shape[1], classes, dtype=x.dtype, device=x.device, requires_grad=True)
@@ -68,7 +70,7 @@ class LogisticRegression:
 
         def closure() -> Tensor:
             solver.zero_grad()
-            # Divided by n: the same minimum, and steps that do not hang on the number of rows.
+            # Divided by n: the same minimum, and step sizes that do not depend on the number of rows.
             loss = F.cross_entropy(x @ self.weight + self.bias, y) + self.weight.square().sum() / (2 * self.C * len(x))
             loss.backward()
             return loss
