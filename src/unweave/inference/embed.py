@@ -1,4 +1,4 @@
-"""``unweave embed``: h and every space's z of every image, as a Parquet file."""
+"""``unweave embed``: the features of every image as a Parquet file."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from unweave._version import __version__
-from unweave.data.loader import StreamedImages
-from unweave.data.memory import default_workers
-from unweave.data.skipped import Skipped
-from unweave.data.source import MISSING, Source
+from unweave.data.loading import StreamedImages
+from unweave.data.resources import default_workers
+from unweave.data.sources.base import MISSING, Source
+from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError
+from unweave.files import atomic_write
 from unweave.inference.model import SpacesModel
-from unweave.training.checkpoint import atomically
+from unweave.settings import require_number
 
 
 def embed_images(
@@ -28,55 +29,66 @@ def embed_images(
     device: torch.device | str = "cpu",
     workers: int | None = None,
     max_bad: float = 0.01,
-    watch: Callable[[int], None] | None = None,
-) -> Skipped:
-    """Writes ``path``, ``label`` (null where there is none), ``h`` and a column for each space, a row an image.
+    on_progress: Callable[[int], None] | None = None,
+) -> UnreadableImages:
+    """Writes a row for each image: ``path``, ``label`` (null where there is none), ``h`` and a column for each space.
 
     The features are lists of float32. Images that cannot be read have no row; they are returned.
+
+    Examples:
+        >>> import tempfile, unweave as uw
+        >>> from PIL import Image
+        >>> model = SpacesModel(uw.Encoder(uw.SmallConvNet(16), ("content",), dim=4), input_shape=(3, 16, 16))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Image.new("RGB", (20, 16), "red").save(f"{folder}/a.png")
+        ...     unreadable = embed_images(model, uw.data.open_source(folder), f"{folder}/z.parquet", workers=0)
+        ...     pq.read_table(f"{folder}/z.parquet").column_names
+        ['path', 'label', 'h', 'content']
     """
+    require_number("batch_size", batch_size, ">= 1")
     out, device = Path(out), torch.device(device)
-    skipped = Skipped(len(source), max_bad)
+    unreadable = UnreadableImages(len(source), max_bad)
     model.to(device)
     writer: pq.ParquetWriter | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with atomically(out) as temporary:
+        with atomic_write(out) as temporary:
             try:
-                for table in _tables(model, source, skipped, batch_size, device, workers, watch):
+                for table in _tables(model, source, unreadable, batch_size, device, workers, on_progress):
                     writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
                     writer.write_table(table)
                 if writer is None:
-                    raise UnweaveError("not one of the images can be read")
+                    raise UnweaveError("none of the images can be read")
             finally:
                 if writer is not None:
                     writer.close()
     except OSError as error:
         raise UnweaveError(f"cannot write {out}: {error.strerror or error}") from None
-    return skipped
+    return unreadable
 
 
 def _tables(
     model: SpacesModel,
     source: Source,
-    skipped: Skipped,
+    unreadable: UnreadableImages,
     batch_size: int,
     device: torch.device,
     workers: int | None,
-    watch: Callable[[int], None] | None,
+    on_progress: Callable[[int], None] | None,
 ) -> Iterator[pa.Table]:
-    stream = StreamedImages(source, model.size, default_workers() if workers is None else workers, skipped)
+    stream = StreamedImages(source, model.size, default_workers() if workers is None else workers, unreadable)
     order = torch.arange(len(source)).split(batch_size)
     done = 0
     for index, images in zip(order, stream.batches(order, device), strict=True):
         done += len(index)
         names = [source.name(i) for i in index.tolist()]
-        kept = [row for row, name in enumerate(names) if name not in skipped.reasons]
+        kept = [row for row, name in enumerate(names) if name not in unreadable.reasons]
         if kept:
             with torch.inference_mode():
                 features = model(images[kept])
             yield _table(source, index[kept].tolist(), [names[row] for row in kept], features)
-        if watch:
-            watch(done)
+        if on_progress:
+            on_progress(done)
 
 
 def _table(source: Source, numbers: list[int], names: list[str], features: dict[str, Tensor]) -> pa.Table:

@@ -1,51 +1,68 @@
-"""A trained run as a module: images in, h and every space's z out."""
+"""A trained run as a module: images in, h and the embedding in every space out."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from unweave.data.images import Encoded, UnreadableImageError, decode
+from unweave.augment import Transform
+from unweave.augment.views import prepare_images
+from unweave.data.decode import decode
+from unweave.data.sources.base import Encoded
+from unweave.data.unreadable import UnreadableImageError
+from unweave.describe import CLASS, rebuild
 from unweave.errors import UnweaveError
-from unweave.models import Encoder
-from unweave.training.checkpoint import load_checkpoint
-from unweave.training.loop import CHECKPOINT
-from unweave.training.pretrain import CONFIG, read_config
-from unweave.training.pretrain_config import PretrainConfig
-from unweave.training.recipe import MEAN, STD, make_encoder
-
-WEIGHTS = "model.safetensors"
+from unweave.models import read_weights
+from unweave.training.run_folder import RunFolder
 
 
 class SpacesModel(nn.Module):
-    """Images (n, 3, size, size), uint8 or float in [0, 1], to ``{"h": …, "content": …, "spatial": …}``.
+    """Images (n, c, h, w), uint8 or float in [0, 1], to ``{"h": …, "content": …, …}``.
 
-    ``spaces`` names the outputs besides h, ``size`` is the images' side, ``config`` how the model was trained. It is in
-    evaluation mode, on the CPU, until told otherwise.
+    It prepares images as during training and encodes them. It is in evaluation mode and on the CPU at first.
+
+    Args:
+        encoder: maps prepared images to features by name.
+        preparation: the transforms before the encoder, as ``views.preparation``.
+        input_shape: the shape (c, h, w) of the encoder's input.
+        description: of the encoder and the preparation, as a run's checkpoint holds it.
+
+    Examples:
+        >>> import unweave as uw, unweave.augment as A
+        >>> encoder = uw.Encoder(uw.SmallConvNet(16), ("content",), dim=4)
+        >>> model = SpacesModel(encoder, [A.Normalize((0.5,) * 3, (0.5,) * 3)], (3, 16, 16))
+        >>> model(torch.zeros(2, 3, 16, 16, dtype=torch.uint8))["content"].shape
+        torch.Size([2, 4])
     """
 
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, encoder: Encoder, config: PretrainConfig) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        preparation: Sequence[Transform] = (),
+        input_shape: Sequence[int] = (3, 224, 224),
+        description: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
-        self.encoder, self.config = encoder, config
-        self.spaces, self.size = encoder.spaces, config.size
-        self.register_buffer("mean", torch.tensor(MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(STD).view(3, 1, 1), persistent=False)
+        self.encoder, self.preparation = encoder, list(preparation)
+        self.input_shape = tuple(input_shape)
+        self.spaces: tuple[str, ...] = tuple(getattr(encoder, "spaces", ()))
+        self.description = dict(description or {})
         self.eval()
 
+    @property
+    def size(self) -> int:
+        """The side of the images in pixels."""
+        return self.input_shape[-1]
+
     def forward(self, images: Tensor) -> dict[str, Tensor]:
-        """h (n, d) and z of every space by name."""
-        if images.dtype == torch.uint8:
-            images = images / 255
-        return self.encoder((images - self.mean) / self.std)
+        """h (n, d) and the embedding in every space by name."""
+        return self.encoder(prepare_images(images, self.preparation))
 
     @torch.inference_mode()
     def embed(self, image: Encoded | str) -> dict[str, Tensor]:
-        """One image, from a path, bytes or PIL: h (d,) and z of every space."""
+        """The features of one image, from a path, bytes or PIL: h (d,) and the embedding in every space."""
         try:
             pixels = decode(Path(image) if isinstance(image, str) else image, self.size)
         except UnreadableImageError as error:
@@ -55,28 +72,52 @@ class SpacesModel(nn.Module):
         return {name: value[0] for name, value in self(batch).items()}
 
 
-def load(path: str | Path) -> SpacesModel:
-    """The model of a run's folder, or of the folder that ``unweave export`` has written. Nothing is unpickled."""
-    path = Path(path)
-    if not (path / CONFIG).is_file():
-        hint = "" if path.is_dir() else ": there is no such folder"
-        raise UnweaveError(f"{path} is no run of `unweave train`, nor an export of one{hint}")
-    config = read_config(path / CONFIG)
-    if (path / CHECKPOINT).is_file():
-        weights = load_checkpoint(path / CHECKPOINT)["encoder"]
-    elif (path / WEIGHTS).is_file():
-        try:
-            weights = load_file(path / WEIGHTS)
-        except (SafetensorError, OSError) as error:
-            raise UnweaveError(f"{path / WEIGHTS} cannot be read: {error}") from None
+def load(path: str | Path, *, encoder: nn.Module | None = None) -> SpacesModel:
+    """The model of a run's folder, or of a folder that ``unweave export`` has written. Nothing is unpickled.
+
+    ``encoder`` is a module of the run's architecture, for runs whose encoder is not one of unweave's.
+
+    Examples:
+        >>> import tempfile, unweave as uw
+        >>> views = uw.Views({})
+        >>> encoder = uw.Encoder(uw.SmallConvNet(16, layers=((4, 2),), dim=8), views.spaces, dim=4, hidden=8)
+        >>> objective, config = uw.DisentangledLoss(uw.SimCLR()), uw.TrainConfig(steps=1, batch_size=8)
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     run = uw.train(uw.Sprites(16), views, encoder, objective, config, out, progress=False)
+        ...     model = uw.load(out)
+        >>> model.spaces, model.size
+        (('content',), 16)
+    """
+    folder = RunFolder(path)
+    if folder.checkpoint.is_file():
+        description, weights = folder.load_model()
+    elif folder.exported_model.is_file():
+        description, weights = folder.load_exported_model(), read_weights(folder.exported_weights)
+    elif folder.config.is_file():
+        raise UnweaveError(f"{path} has no checkpoint yet: the run was stopped too early")
     else:
-        raise UnweaveError(f"{path} has no checkpoint yet: the run has not come so far")
-    state = torch.get_rng_state()
-    encoder = make_encoder(config)
-    torch.set_rng_state(state)  # to load a model is to draw nothing
+        hint = "" if folder.path.is_dir() else ": there is no such folder"
+        raise UnweaveError(f"{path} is not the folder of a run or of an export{hint}")
+    encoder = _build_encoder(description["encoder"], path) if encoder is None else encoder
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
-        raise UnweaveError(f"the weights in {path} do not fit its {CONFIG}: {reason}") from None
-    return SpacesModel(encoder, config)
+        raise UnweaveError(f"the weights in {path} do not fit the encoder: {reason}") from None
+    return SpacesModel(encoder, rebuild(description["preparation"]), description["input_shape"], description)
+
+
+def _build_encoder(description: Mapping[str, Any], path: str | Path) -> nn.Module:
+    known = str(description.get(CLASS, "")).startswith("unweave.models.")
+    backbone = description.get("backbone")
+    if not known or not (isinstance(backbone, str) or str(backbone.get(CLASS, "")).startswith("unweave.models.")):  # type: ignore[union-attr]
+        raise UnweaveError(
+            f"{path} was trained with an encoder that unweave cannot construct ({description.get(CLASS)}); "
+            "construct it and call uw.load(path, encoder=…)"
+        )
+    state = torch.get_rng_state()
+    try:
+        # The weights come from the run; published ones need not be downloaded.
+        return rebuild({**description, "pretrained": False})
+    finally:
+        torch.set_rng_state(state)  # loading a model does not change the global generator
