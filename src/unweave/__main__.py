@@ -2,6 +2,7 @@
 
 import sys
 
-from unweave.cli import main
+from unweave.cli.main import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""``unweave demo`` and ``unweave reproduce``."""
+
+from pathlib import Path
+from typing import Literal
+
+
+def demo(*, out: Path = Path("unweave-demo"), seed: int = 0, quick: bool = False) -> None:
+    """Learn content, color and spatial spaces from coloured sprites: about 4 minutes on 2 CPU cores.
+
+    Prints how well each factor can be predicted from each space, and writes report.html, spaces.json, figure.png and
+    the run. The same command resumes a demo that was stopped.
+
+    Args:
+        out: Folder for the report and the run.
+        seed: Seed of everything random.
+        quick: A few seconds, as a test; the spaces are not separate after so short a time.
+    """
+    from unweave.reproduce.demo import run_demo
+
+    run_demo(out, seed=seed, quick=quick)
+
+
+def numerical(*, out: Path = Path("unweave-numerical"), quick: bool = False) -> None:
+    """Content alone, at any size of the embedding (paper, section 5.1).
+
+    Writes table.json, figure.svg and README.md. The same command resumes with the settings that are not finished.
+
+    Args:
+        out: Folder for the results.
+        quick: Three sizes, two seeds, one setting and a small encoder: minutes on 2 CPU cores.
+    """
+    from unweave.reproduce.numerical import QUICK, NumericalConfig, run_numerical
+
+    run_numerical(out, QUICK if quick else NumericalConfig())
+
+
+def identifiability(*, out: Path = Path("unweave-identifiability"), quick: bool = False) -> None:
+    """A test of the paper's theorem, within its assumptions and one step outside.
+
+    Writes table.json, figure.svg and README.md. The same command resumes with what is not finished.
+
+    Args:
+        out: Folder for the results.
+        quick: Two styles, one seed, one objective and a small network: minutes on 2 CPU cores.
+    """
+    from unweave.reproduce.identifiability import QUICK, IdentifiabilityConfig, run_identifiability
+
+    run_identifiability(out, QUICK if quick else IdentifiabilityConfig())
+
+
+def sprites(*, out: Path = Path("unweave-sprites"), seed: int = 0, only: str = "", quick: bool = False) -> None:
+    """Content alone, at any strength of augmentation: ColorDSprites (paper, section 5.2).
+
+    Writes table.json, figure.svg, samples.png and README.md. The same command resumes with the rows not finished.
+
+    Args:
+        out: Folder for the results.
+        seed: Seed of the networks and the views; each seed has its own rows.
+        only: Words that a row's name must contain, such as "simclr adapted weak".
+        quick: One row, small images and a small network: minutes on 2 CPU cores.
+    """
+    from unweave.reproduce.sprites import QUICK, SpritesConfig, run_sprites
+
+    run_sprites(out, QUICK if quick else SpritesConfig(), seed=seed, only=only)
+
+
+def sprite_spaces(
+    *,
+    out: Path = Path("unweave-sprite-spaces"),
+    mode: Literal["latents", "pixels"] = "latents",
+    seed: int = 0,
+    only: str = "",
+    quick: bool = False,
+) -> None:
+    """Content and five style spaces of ColorDSprites at once; not in the paper.
+
+    Writes table.json, figure.svg and README.md. The same command resumes with the rows not finished.
+
+    Args:
+        out: Folder for the results.
+        mode: How views are made: sprites are rendered again with new factors, or transformed as images.
+        seed: Seed of the networks and the views; each seed has its own rows.
+        only: Words that a row's name must contain, such as "simclr none".
+        quick: One row, small images and a small network: minutes on 2 CPU cores.
+    """
+    from dataclasses import replace
+
+    from unweave.reproduce.sprite_spaces import QUICK, SpriteSpacesConfig, run_sprite_spaces
+
+    config = QUICK if quick else SpriteSpacesConfig()
+    run_sprite_spaces(out, replace(config, mode=mode), seed=seed, only=only)
