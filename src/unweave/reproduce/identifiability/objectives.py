@@ -1,7 +1,7 @@
-"""The objectives whose minimisers the identifiability experiment looks at, for many runs at once.
+"""The objectives that the identifiability experiment compares, for many runs at once.
 
-All have the form  Σ_m λ_m · invariance_m − Σ entropies  and differ in how the two are measured, where the outputs live,
-and whether λ grows. An entropy is of a group of spaces: of all together (joint), or of some alone.
+All have the form  Σ_m λ_m · invariance_m − Σ entropies  and differ in how the two are estimated, in the range of the
+outputs, and in whether λ grows. An entropy is that of a group of spaces: of all together (joint) or of some alone.
 
 Legend: r runs, n samples, d_m dimensions of space m (0 content, 1 … M styles).
 """
@@ -12,40 +12,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unweave.objectives import BarlowTwins, SimCLR, VICReg
-from unweave.objectives._base import BaseMethod
-from unweave.objectives.nearest_neighbour import gaussian_coordinates_entropy, nearest_neighbour_entropy
+from unweave import BarlowTwins, SimCLR, VICReg
+from unweave.objectives import BaseMethod
+from unweave.reproduce.identifiability.entropy import gaussian_coordinates_entropy, nearest_neighbour_entropy
 
 ABLATIONS = ("none", "per-space entropy", "no style entropy", "no content entropy", "all pairs")
 
 
-class Objective(ABC):
-    """What is measured of a stack of runs."""
+class StackedObjective(ABC):
+    """Invariances and entropies of a stack of runs."""
 
     adapted: bool = True
     """Whether λ grows while a space is not invariant."""
     weight: float = 1.0
-    """λ at the start."""
+    """The first λ."""
 
     def outputs(self, z: Tensor) -> Tensor:
-        """The spaces, from what the networks give."""
+        """The embeddings, from the outputs of the networks."""
         return z
 
     @abstractmethod
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """Of pairs (r, n, d): (r,)."""
+        """The invariance term of pairs (r, n, d): (r,)."""
 
-    def constraint(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """Squared distance of the two views over that of different samples: (r,)."""
+    def invariance_gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The squared distance of the two views over that of different samples: (r,)."""
         spread = 2 * torch.cat([z_a, z_b], 1).var(1, correction=0).sum(-1)
         return (z_a - z_b).square().sum(-1).mean(-1) / spread.clamp(min=1e-12)
 
     @abstractmethod
     def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
-        """Of the spaces (r, n, d_m) together: (r,). Low where they are spread out."""
+        """The negative entropy of the spaces (r, n, d_m) together: (r,)."""
 
     def groups(self, styles: int, ablation: str) -> list[list[int]]:
-        """Which spaces' entropies are maximised, each group's together."""
+        """The groups of spaces whose joint entropies are maximised."""
         every = list(range(styles + 1))
         return {
             "per-space entropy": [[m] for m in every],
@@ -55,20 +55,20 @@ class Objective(ABC):
 
 
 def content_and_joint(styles: int, ablation: str) -> list[list[int]] | None:
-    """The groups of the paper's objective, which has both; without content's own, the joint one is left."""
+    """The groups of the paper's objective, which has a content entropy and a joint entropy."""
     every = list(range(styles + 1))
     return {"none": [[0], every], "all pairs": [[0], every], "no content entropy": [every]}.get(ablation)
 
 
 @dataclass(frozen=True)
-class Theorem(Objective):
-    """The theorem's own, literally: E‖φ_m(x̃) − φ_m(x̃′)‖ with unit weights, and entropy on the unit cube."""
+class Theorem(StackedObjective):
+    """The objective of the theorem: E‖φ_m(x̃) − φ_m(x̃′)‖ with unit weights, and entropy on the unit cube."""
 
     neighbours: int = 3
     adapted = False
 
     def outputs(self, z: Tensor) -> Tensor:
-        """In (0, 1)."""
+        """Values in (0, 1)."""
         return z.sigmoid()
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -76,17 +76,17 @@ class Theorem(Objective):
         return ((z_a - z_b).square().sum(-1) + 1e-12).sqrt().mean(-1)
 
     def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
-        """Of the first views."""
+        """Estimated on the first views."""
         return -nearest_neighbour_entropy(torch.cat(a, -1), self.neighbours)
 
 
 @dataclass(frozen=True)
-class Ours(Objective):
-    """The same in Gaussian coordinates: φ_m = Φ(z_m), with distances and neighbours measured in z, and λ growing.
+class Ours(StackedObjective):
+    """The same in Gaussian coordinates, φ_m = Φ(z_m), with distances and neighbours measured in z and a growing λ.
 
-    Distances are squared and relative to the spread of the space, so that λ cannot shrink it. As in the paper's
-    objective, and unlike the theorem, content's entropy counts apart from the joint one, too; both are largest at the
-    same place. λ starts high: spaces that are invariant from the beginning do not fill with what they must lose again.
+    Distances are squared and relative to the variance of the space, so that λ does not shrink it. As in the paper's
+    objective there is a content entropy besides the joint entropy; both have the same maximiser. λ starts at 10, so
+    that spaces are invariant from the beginning.
     """
 
     neighbours: int = 3
@@ -94,35 +94,32 @@ class Ours(Objective):
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """d_m E‖z − z′‖² / E‖z − z″‖², z″ another sample's."""
-        return z_a.shape[-1] * self.constraint(z_a, z_b)
+        return z_a.shape[-1] * self.invariance_gap(z_a, z_b)
 
     def negative_entropy(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
-        """Of the first views."""
+        """Estimated on the first views."""
         return -gaussian_coordinates_entropy(torch.cat(a, -1), self.neighbours)
 
     def groups(self, styles: int, ablation: str) -> list[list[int]]:
-        """Content, and all."""
+        """Content, and all spaces."""
         return content_and_joint(styles, ablation) or super().groups(styles, ablation)
 
 
 @dataclass(frozen=True)
-class Split(Objective):
-    """A method of self-supervised learning, split into invariance and entropy (paper, table 1 and its objective).
-
-    As the paper has it, content's entropy counts apart from the joint one, too.
-    """
+class Split(StackedObjective):
+    """The paper's objective: a self-supervised method's invariance, content entropy and joint entropy."""
 
     base: BaseMethod
     bounded: bool = False
-    """Outputs in the unit cube, for a base method that does not fix their scale."""
+    """Restrict outputs to the unit cube, for a base method that does not determine their scale."""
 
     @property
     def weight(self) -> float:  # type: ignore[override]
-        """The base method's own."""
-        return self.base.weight
+        """The base method's standard λ."""
+        return self.base.invariance_weight
 
     def outputs(self, z: Tensor) -> Tensor:
-        """In (0, 1) where bounded."""
+        """Values in (0, 1) where bounded."""
         return z.sigmoid() if self.bounded else z
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -136,11 +133,11 @@ class Split(Objective):
         return torch.vmap(lambda *z: self.base.joint_entropy(z[: len(a)], z[len(a) :]))(*a, *b)
 
     def groups(self, styles: int, ablation: str) -> list[list[int]]:
-        """Content, and all."""
+        """Content, and all spaces."""
         return content_and_joint(styles, ablation) or super().groups(styles, ablation)
 
 
-OBJECTIVES: dict[str, Objective] = {
+OBJECTIVES: dict[str, StackedObjective] = {
     "theorem": Theorem(),
     "ours": Ours(),
     "simclr": Split(

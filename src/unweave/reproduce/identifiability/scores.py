@@ -1,4 +1,4 @@
-"""What each φ_m tells of content and of every style, on augmented data.
+"""r² of content and of every style predicted from each φ_m, on augmented data.
 
 Legend: r runs, M styles, n samples, k targets.
 """
@@ -9,14 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unweave.data.numerical import Worlds
-from unweave.evaluation.correlation import mean_correlation
-from unweave.evaluation.kernel_ridge import KernelRidge
-from unweave.experiments.table import Row
-from unweave.experiments.theorem import OBJECTIVES
+from unweave.data import StackedLatents
+from unweave.evaluation import KernelRidge, mcc
+from unweave.reproduce.identifiability.objectives import OBJECTIVES
+from unweave.reproduce.results import Row
 
 if TYPE_CHECKING:
-    from unweave.experiments.identifiability import Data, IdentifiabilityConfig, Networks, Stack
+    from unweave.reproduce.identifiability.run import Data, IdentifiabilityConfig, Networks, Stack
 
 CHUNK = 64
 """Regressions solved at a time."""
@@ -28,29 +27,29 @@ def score_runs(
     runs: list[tuple[str, int]],
     data: "Data",
     networks: "Networks",
-    weights: Tensor,
+    lambdas: Tensor,
     losses: Tensor,
     config: "IdentifiabilityConfig",
 ) -> list[Row]:
-    """One row for each setting and seed: the restart with the lowest loss."""
+    """One row for each setting and seed, of the restart with the lowest loss."""
     best = losses.view(-1, config.restarts).argmin(1) + torch.arange(
         0, len(runs), config.restarts, device=losses.device
     )
     n = config.fit + config.test
-    generator = torch.Generator(weights.device).manual_seed(1)
-    latents = [_latents(worlds, n, generator) for worlds in data.parts]
+    generator = torch.Generator(lambdas.device).manual_seed(1)
+    latents = [_sample(part, n, generator) for part in data.parts]
     x, content, style, rank = (torch.cat(parts) for parts in zip(*latents, strict=True))
     spaces = [OBJECTIVES[stack.objective].outputs(z)[best] for z in networks(x)]
     content, style, rank = content[best], style[best], rank[best]
     variables = style.chunk(stack.styles, -1)
     targets = torch.cat([content, style, rank], -1)
-    told, known = _r2(spaces, targets, config), _r2([content, *variables], targets, config)
+    scores, floors = _r2(spaces, targets, config), _r2([content, *variables], targets, config)
 
     rows = []
     for i, run in enumerate(best.tolist()):
         setting, seed = runs[run]
-        own, leak = _own_and_leak(told[i], known[i], content.shape[-1], stack.styles)
-        exogenous = told[i, 1:, content.shape[-1] + style.shape[-1] :].unflatten(1, (stack.styles, -1)).mean(-1)
+        own, leak = _own_and_leak(scores[i], floors[i], content.shape[-1], stack.styles)
+        exogenous = scores[i, 1:, content.shape[-1] + style.shape[-1] :].unflatten(1, (stack.styles, -1)).mean(-1)
         rows.append(
             {
                 "setting": setting,
@@ -63,28 +62,28 @@ def score_runs(
                 "diagonal": float(own[1:].mean()),
                 "leak": leak,
                 "exogenous": float(exogenous.diagonal().mean()),
-                "mcc": mean_correlation(torch.cat([z[i] for z in spaces[1:]], -1), style[i]),
+                "mcc": mcc(torch.cat([z[i] for z in spaces[1:]], -1), style[i]),
                 "diagonal_worst": float(own[1:].min()),
-                "tells": [
-                    [round(v, 3) for v in row] for row in told[i, :, : content.shape[-1] + style.shape[-1]].tolist()
+                "r2": [
+                    [round(v, 3) for v in row] for row in scores[i, :, : content.shape[-1] + style.shape[-1]].tolist()
                 ],
                 "variance": [round(float(z[i].var(0).mean()), 6) for z in spaces],
-                "weight": [round(v, 2) for v in weights[run].tolist()],
+                "lambda": [round(v, 2) for v in lambdas[run].tolist()],
                 "losses": [round(v, 4) for v in losses.view(-1, config.restarts)[i].tolist()],
             }
         )
     return rows
 
 
-def _latents(worlds: Worlds, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _sample(latents: StackedLatents, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """x̃ = f(c, s̃), c, s̃ and the rank of s̃ given c."""
-    content, style = worlds.sample(n, generator)
-    style = worlds.perturb(style, generator)
-    return worlds.observe(content, style), content, style, worlds.conditional_rank(content, style)
+    content, style = latents.sample(n, generator)
+    style = latents.perturb(style, generator)
+    return latents.observe(content, style), content, style, latents.conditional_rank(content, style)
 
 
 def _r2(features: list[Tensor], targets: Tensor, config: "IdentifiabilityConfig") -> Tensor:
-    """From each of the features (r, n, d_m) to every target (r, n, k): (r, M + 1, k)."""
+    """r² of every target (r, n, k) from each of the features (r, n, d_m): (r, M + 1, k)."""
     widest = max(z.shape[-1] for z in features)
     x = torch.stack([F.pad(z, (0, widest - z.shape[-1])) for z in features], 1).flatten(0, 1)
     y = targets[:, None].expand(-1, len(features), -1, -1).flatten(0, 1)
@@ -95,13 +94,14 @@ def _r2(features: list[Tensor], targets: Tensor, config: "IdentifiabilityConfig"
     return torch.cat(scores).unflatten(0, (-1, len(features)))
 
 
-def _own_and_leak(told: Tensor, known: Tensor, dim_c: int, styles: int) -> tuple[Tensor, float]:
-    """r² of each space (M + 1, k) to its own variable, the mean over its dimensions; and the largest r² of any space to
-    any single dimension that is not its own, less what the true own variable tells of that.
+def _own_and_leak(scores: Tensor, floors: Tensor, dim_c: int, styles: int) -> tuple[Tensor, float]:
+    """r² of each space's own variable, averaged over its dimensions, (M + 1,), and the largest leak.
+
+    A leak is the r² of a dimension that is not a space's own, minus the r² of predicting it from the true own variable.
     """
-    size = (told.shape[-1] - dim_c) // (2 * styles)  # styles, and their ranks after them
+    size = (scores.shape[-1] - dim_c) // (2 * styles)  # styles, and their ranks after them
     variable = torch.cat([torch.zeros(dim_c), torch.arange(styles * size) // size + 1])
     own = variable == torch.arange(styles + 1)[:, None]
-    told, known = told[:, : len(variable)], known[:, : len(variable)]
-    leak = (told - known).masked_fill(own, -torch.inf).max()
-    return (told * own).sum(1) / own.sum(1), float(leak)
+    scores, floors = scores[:, : len(variable)], floors[:, : len(variable)]
+    leak = (scores - floors).masked_fill(own, -torch.inf).max()
+    return (scores * own).sum(1) / own.sum(1), float(leak)

@@ -1,1 +1,0 @@
-"""The experiments: the demo, those of the paper, and those it lacks."""

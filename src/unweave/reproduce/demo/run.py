@@ -1,0 +1,114 @@
+"""The demo.
+
+sprites of 3 shapes in 8 hues ─► views that change the hue (color) or the position (spatial)
+                              ─► a small network with three projectors ─► scores of each factor from each space
+"""
+
+import json
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from unweave import (
+    DisentangledLoss,
+    Encoder,
+    GeometricGrowth,
+    LaunchConfig,
+    OptimConfig,
+    SimCLR,
+    SmallConvNet,
+    TrainConfig,
+    Views,
+    score_spaces,
+    train,
+)
+from unweave import augment as A
+from unweave.evaluation import SpaceScores, compute_embeddings
+from unweave.reproduce.demo.report import draw_figure, write_html
+from unweave.reproduce.demo.sprites import SIZE, DemoSprites
+from unweave.reproduce.provenance import provenance
+from unweave.reproduce.templates import number
+
+CATEGORIES = ("shape", "color")
+FACTORS = ("shape", "color", "x", "y")
+STEPS = 3600
+
+
+def make_views() -> Views:
+    """Two groups: one shifts the hue by any angle, the other moves, rotates and scales."""
+    return Views(
+        {
+            "color": [A.ColorJitter(brightness=0.2, saturation=0.2, hue=0.5)],
+            "spatial": [A.RandomZoom((0.8, 1.25)), A.RandomRotation(180), A.RandomTranslation((0.2, 0.2))],
+        },
+        ungrouped=[A.Normalize((0.1,) * 3, (0.25,) * 3)],
+    )
+
+
+def make_encoder(views: Views) -> Encoder:
+    """Spaces as small as what they encode: three shapes, a circle of hues, position and size."""
+    dims = {"content": 3, "color": 4, "spatial": 24}
+    return Encoder(SmallConvNet(SIZE), views.spaces, dim=dims, hidden=128)
+
+
+def make_objective(views: Views, steps: int) -> DisentangledLoss:
+    """λ grows after content has been learned: earlier growth would collapse the content space."""
+    return DisentangledLoss(
+        SimCLR(temperature=0.15, joint_temperature=0.1),
+        spaces=views.spaces,
+        lambda_rule=GeometricGrowth(rate=0.0015, tolerance=0.005, warmup=steps // 3),
+        content_pairs="all",
+    )
+
+
+def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
+    """Trains, scores and reports; writes everything to ``out``."""
+    started = time.perf_counter()
+    steps = 30 if quick else STEPS
+    views = make_views()
+    torch.manual_seed(seed)
+    encoder = make_encoder(views)
+    objective = make_objective(views, steps)
+    config = TrainConfig(
+        steps=steps,
+        batch_size=128,
+        seed=seed,
+        log_every=10 if quick else 40,
+        checkpoint_every=400,
+        optim=OptimConfig(lr=1.5e-3, warmup=50 / STEPS),
+        launch=LaunchConfig(accelerator="cpu"),
+    )
+    images, held_out = DemoSprites(100_000, seed=1), DemoSprites(400 if quick else 4000, seed=2)
+    run = train(images, views, encoder, objective, config, out, description="unweave demo")
+    if run.stopped:
+        raise KeyboardInterrupt  # stopped by SIGTERM: an unfinished run is not scored
+
+    z = compute_embeddings(encoder, lambda index: views.prepare(held_out[index]), torch.arange(len(held_out)))
+    factors = {name: held_out.factors[name] for name in FACTORS}
+    scores = score_spaces(z, factors, categories=CATEGORIES, normalize=objective.base.normalize, seed=seed)
+    write_html(out / "report.html", scores, run, views, held_out, z)
+    draw_figure(out / "figure.png", scores, views, held_out, z)
+    seconds = time.perf_counter() - started
+    settings = {"seed": seed, "steps": steps, "objective": repr(objective.lambda_rule)}
+    result = {**scores.as_dict(), "seconds": round(seconds, 1), "seed": seed, "settings": settings, **provenance()}
+    (out / "spaces.json").write_text(json.dumps(result, indent=1) + "\n")
+    console = Console()
+    print_table(console, scores)
+    console.print(f"{seconds:.0f} seconds. Open {out / 'report.html'}")
+    return scores
+
+
+def print_table(console: Console, scores: SpaceScores) -> None:
+    """Spaces × factors, with chance."""
+    shown = Table(title="how well each factor is predicted (accuracy of shape and color, r² of x and y)")
+    for column in ("space", *scores.factors, "variance", "effective rank"):
+        shown.add_column(column, justify="left" if column == "space" else "right")
+    for space in scores.spaces:
+        cells = [number(scores.scores[space][factor]) for factor in scores.factors]
+        shown.add_row(space, *cells, f"{scores.variance[space]:.2f}", f"{scores.effective_rank[space]:.1f}")
+    shown.add_section()
+    shown.add_row("chance", *(f"{scores.chance[factor]:.2f}" for factor in scores.factors), "", "", style="dim")
+    console.print(shown)

@@ -1,0 +1,165 @@
+"""The six-space experiment.
+
+sprites ─► pairs that share shape and one of color, scale, orientation, x, y ─► content and five style spaces
+        ─► scores of every factor from every space
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unweave import SimCLR, Sprites, UnweaveError, train
+from unweave.evaluation import compute_embeddings, dci
+from unweave.objectives import BaseMethod, effective_rank, variance
+from unweave.reproduce.results import ResultsTable, Row
+from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, methods, nonnegative_spaces
+from unweave.reproduce.sprite_spaces.report import KEY, write_report
+from unweave.reproduce.sprite_spaces.views import FACTORS, SPACES, Mode, SpriteFactors, SpriteViews
+from unweave.reproduce.sprite_training import SpriteTraining, split_sprites
+from unweave.reproduce.sprites.scores import CATEGORIES, CHANCE, factor_score, scale_across_shapes, width_score
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpriteSpacesConfig(SpriteTraining):
+    """How every row is trained and scored."""
+
+    methods: tuple[str, ...] = ("simclr", "vicreg", "barlow_twins")
+    ablations: tuple[str, ...] = tuple(ABLATIONS)
+    ablated: str = "simclr"
+    """The base method that the ablations are of."""
+    mode: Mode = "latents"
+    temperature: float = 0.4
+    """SimCLR's τ."""
+    hidden: int = 512
+    batch: int = 512
+    steps: int = 9000
+    scored: int = 20_000
+    forest: int = 4000
+    """Images on which DCI is computed."""
+
+    def __post_init__(self) -> None:
+        known = methods(self.steps, self.temperature)
+        if unknown := set(self.methods) - set(known):
+            raise UnweaveError(f"`methods` {sorted(unknown)} do not exist; there are {', '.join(known)}")
+        if self.mode not in ("latents", "pixels"):
+            raise UnweaveError(f"`mode` is 'latents' or 'pixels', not {self.mode!r}")
+
+
+QUICK = SpriteSpacesConfig(
+    methods=("simclr",),
+    ablations=("none",),
+    size=32,
+    backbone="small",
+    temperature=0.15,
+    hidden=128,
+    batch=192,
+    steps=900,
+    scored=4000,
+    forest=1000,
+)
+"""A test that the experiment runs; this network does not learn the shapes at 32 pixels."""
+
+
+def row_names(config: SpriteSpacesConfig, seed: int, only: str) -> Iterator[tuple[str, str, str, int]]:
+    """The rows whose name contains every word of ``only``."""
+    for method in config.methods:
+        for ablation in config.ablations if method == config.ablated else config.ablations[:1]:
+            if set(only.split()) <= {method, *ablation.split(), config.mode}:
+                yield method, ablation, config.mode, seed
+
+
+def run_sprite_spaces(
+    out: Path, config: SpriteSpacesConfig, *, seed: int = 0, only: str = "", device: str | None = None
+) -> list[Row]:
+    """Trains and scores what ``out`` does not contain yet; returns all rows."""
+    out.mkdir(parents=True, exist_ok=True)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    table = ResultsTable(out / "table.json", KEY, config)
+    wanted = list(row_names(config, seed, only))
+    if not wanted:
+        raise UnweaveError(f"`only` {only!r} matches no row; a name consists of a method, an ablation and a mode")
+    todo = [name for name in wanted if name not in table.done]
+    with table.counting():
+        for number, (method, ablation, _, _) in enumerate(todo, 1):
+            title = f"{number}/{len(todo)} {method}, {ablation}"
+            table.add([train_row(method, ablation, config, seed, device, out / "runs", title)])
+    write_report(out, table)
+    return table.rows
+
+
+def train_row(
+    method: str, ablation: str, config: SpriteSpacesConfig, seed: int, device: str, runs: Path, description: str
+) -> Row:
+    """Trains one encoder with six spaces and scores each."""
+    train_index, held_out = split_sprites(config.scored)
+    chosen, views = methods(config.steps, config.temperature)[method], SpriteViews(config.size, config.mode)
+    torch.manual_seed(seed)
+    encoder = config.encoder(SPACES, chosen.dims, nonnegative=nonnegative_spaces(chosen, ablation))
+    objective = make_objective(chosen, ablation)
+    folder = runs / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
+    training = config.train_config(seed, device, chosen.lr)
+    source = SpriteFactors(train_index, device)
+    run = train(source, views, encoder, objective, training, folder, description=description)
+    if run.stopped:
+        raise KeyboardInterrupt
+    test = SpriteFactors(held_out, device)
+    index = torch.arange(len(test), device=device)
+    z = compute_embeddings(encoder, lambda rows: views.prepare(test[rows]), index)
+    factors = Sprites(8).factors(held_out.to(device))
+    return {
+        "method": method,
+        "ablation": ablation,
+        "mode": config.mode,
+        "seed": seed,
+        **score_sprite_spaces({name: z[name].float() for name in SPACES}, factors, chosen.base, config.forest),
+        "seconds_training": round(run.seconds, 1),
+    }
+
+
+@torch.no_grad()
+def score_sprite_spaces(
+    z: dict[str, Tensor], factors: dict[str, Tensor], base: BaseMethod, forest: int
+) -> dict[str, Any]:
+    """Spaces × factors with scikit-learn's default penalties, and DCI.
+
+    ``scores`` are of embeddings in the geometry of the loss, ``raw`` of unnormalised ones.
+    """
+    raw = {space: {name: factor_score(features, factors, name) for name in FACTORS} for space, features in z.items()}
+    normalised = {space: base.normalize(features) for space, features in z.items()}
+    z = {space: in_loss_geometry(features, base) for space, features in z.items()}
+    scores = {space: {name: factor_score(features, factors, name) for name in FACTORS} for space, features in z.items()}
+    found = dci(
+        {s: f[:forest] for s, f in z.items()}, {name: factors[name][:forest] // _coarse(name) for name in FACTORS}
+    )
+    return {
+        "spaces": list(z),
+        "factors": list(FACTORS),
+        "scores": scores,
+        "raw": raw,
+        "chance": {name: CHANCE[name] for name in FACTORS},
+        "scale_across_shapes": scale_across_shapes(z["scale"], factors),
+        "width": width_score(z["scale"], factors),
+        "variance": {s: float(variance(f)) for s, f in normalised.items()},
+        "effective_rank": {s: float(effective_rank(f)) for s, f in normalised.items()},
+        "dci": {
+            "disentanglement": found.disentanglement,
+            "completeness": found.completeness,
+            "informativeness": found.informativeness,
+        },
+        "dci_importance": found.importance,
+    }
+
+
+def in_loss_geometry(z: Tensor, base: BaseMethod) -> Tensor:
+    """z (n, d) as the loss sees it: L2-normalised for SimCLR, standardised for Barlow Twins, unchanged for VICReg."""
+    return F.normalize(z, dim=1) if isinstance(base, SimCLR) else base.normalize(z)
+
+
+def _coarse(name: str) -> int:
+    """Positions and angles are grouped into eight classes, so that forests can learn them from some thousand images."""
+    return 1 if name in CATEGORIES else Sprites.factor_sizes[name] // 8
