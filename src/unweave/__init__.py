@@ -1,6 +1,6 @@
 """unweave learns, from unlabelled images, one embedding space for content and one for each style you can augment.
 
-Names are imported when they are first used, so that ``import unweave`` costs nothing.
+Names are imported when they are first used, so that ``import unweave`` is fast.
 """
 
 from typing import TYPE_CHECKING
@@ -15,16 +15,33 @@ if TYPE_CHECKING:
     from unweave.evaluation import score_spaces
     from unweave.inference import SpacesModel, load
     from unweave.models import Encoder, SmallConvNet
-    from unweave.objectives import BarlowTwins, DisentangledLoss, DualAscent, Fixed, SimCLR, VICReg
-    from unweave.training import TrainConfig, train
+    from unweave.objectives import (
+        BarlowTwins,
+        CollapseGuard,
+        DisentangledLoss,
+        DualAscent,
+        FixedWeights,
+        GeometricGrowth,
+        Independence,
+        SimCLR,
+        VICReg,
+    )
+    from unweave.pretraining import PretrainConfig, pretrain
+    from unweave.training import LaunchConfig, OptimConfig, TrainConfig, train
 
 __all__ = [
     "BarlowTwins",
+    "CollapseGuard",
     "DisentangledLoss",
     "DualAscent",
     "Encoder",
-    "Fixed",
+    "FixedWeights",
+    "GeometricGrowth",
+    "Independence",
+    "LaunchConfig",
+    "OptimConfig",
     "Pair",
+    "PretrainConfig",
     "SimCLR",
     "SmallConvNet",
     "SpacesModel",
@@ -35,10 +52,10 @@ __all__ = [
     "Views",
     "__version__",
     "load",
+    "pretrain",
     "score_spaces",
     "train",
 ]
-
 
 __getattr__, __dir__ = attach(
     __name__,
@@ -48,7 +65,18 @@ __getattr__, __dir__ = attach(
         "evaluation": ("score_spaces",),
         "inference": ("SpacesModel", "load"),
         "models": ("Encoder", "SmallConvNet"),
-        "objectives": ("BarlowTwins", "DisentangledLoss", "DualAscent", "Fixed", "SimCLR", "VICReg"),
-        "training": ("TrainConfig", "train"),
+        "objectives": (
+            "BarlowTwins",
+            "CollapseGuard",
+            "DisentangledLoss",
+            "DualAscent",
+            "FixedWeights",
+            "GeometricGrowth",
+            "Independence",
+            "SimCLR",
+            "VICReg",
+        ),
+        "pretraining": ("PretrainConfig", "pretrain"),
+        "training": ("LaunchConfig", "OptimConfig", "TrainConfig", "train"),
     },
 )
