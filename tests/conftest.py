@@ -13,6 +13,15 @@ def _seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def one_thread():
+    """Sums in one order, so that two runs can be compared bit for bit."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def photos() -> torch.Tensor:
     """Eight real photographs, 96×128, uint8: parts of the two that come with scikit-learn."""

@@ -9,6 +9,7 @@ from torchvision.transforms import InterpolationMode
 
 import unweave.augment as A
 from unweave.augment._transform import as_float
+from unweave.augment.views import apply_transforms
 
 MODES = {
     "bilinear": InterpolationMode.BILINEAR,
@@ -65,7 +66,7 @@ def test_a_flip_after_a_crop_is_part_of_it(photos):
     crop_params, cropped = drawn(crop, photos)
     flip_params, flipped = drawn(flip, cropped)
     assert 0 < flip_params["on"].sum() < len(photos)
-    together = A.run(as_float(photos), [(crop, crop_params), (flip, flip_params)])
+    together = apply_transforms(as_float(photos), [(crop, crop_params), (flip, flip_params)])
     torch.testing.assert_close(together, flipped, atol=1e-6, rtol=0)
     theirs = [TF.hflip(x) if on else x for x, on in zip(cropped, flip_params["on"], strict=True)]
     assert_close(together, theirs, 0.01)
@@ -108,7 +109,7 @@ def test_zoom(photos):
 def test_affine_neighbours_are_one_resampling(photos):
     steps = [A.RandomZoom((0.5, 2.0)), A.RandomRotation(180), A.RandomTranslation((0.3, 0.2))]
     params = [drawn(t, photos)[0] for t in steps]
-    ours = A.run(photos, list(zip(steps, params, strict=True)))
+    ours = apply_transforms(photos, list(zip(steps, params, strict=True)))
     theirs = [
         TF.affine(
             as_float(x),

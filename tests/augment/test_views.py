@@ -14,7 +14,7 @@ def make(**options):
             "color": [A.ColorJitter(0.4, 0.4, 0.2, 0.1, p=0.8), A.RandomGrayscale(p=0.2)],
             "angle": [A.RandomRotation(90)],
         },
-        always=[A.Normalize((0.5,) * 3, (0.25,) * 3)],
+        ungrouped=[A.Normalize((0.5,) * 3, (0.25,) * 3)],
         **options,
     )
 
@@ -28,7 +28,7 @@ def seeded(seed=0):
 
 def test_a_shared_group_is_equal_bit_for_bit_and_nothing_else_is():
     views = make()
-    u, shared = views.draw(400, generator=seeded())
+    u, shared = views.draw(400, generator=seeded()), views.kinds(400)
     a, b = views.parameters(u, shared, (32, 32))
     for group, params_a, params_b in zip(GROUP_OF_STEP, a, b, strict=True):
         for name in params_a:
@@ -42,7 +42,7 @@ def test_a_shared_group_is_equal_bit_for_bit_and_nothing_else_is():
 
 def test_what_is_not_shared_is_drawn_apart():
     views = make()
-    u, shared = views.draw(20_000, generator=seeded())
+    u, shared = views.draw(20_000, generator=seeded()), views.kinds(20_000)
     a, b = views.parameters(u, shared, (32, 32))
     for group, params_a, params_b in zip(GROUP_OF_STEP, a, b, strict=True):
         if group is None:
@@ -112,10 +112,10 @@ def test_a_shared_asymmetric_group_is_drawn_from_either_side():
     views = A.Views(
         {
             "angle": [A.RandomRotation(10)],
-            "blur": ([A.GaussianBlur(5, (0.1, 1.0), p=1.0)], [A.GaussianBlur(5, (1.0, 2.0), p=0.25)]),
+            "blur": A.Asymmetric([A.GaussianBlur(5, (0.1, 1.0), p=1.0)], [A.GaussianBlur(5, (1.0, 2.0), p=0.25)]),
         }
     )
-    u, shared = views.draw(9000, generator=seeded())
+    u, shared = views.draw(9000, generator=seeded()), views.kinds(9000)
     a, b = [side[1] for side in views.parameters(u, shared, (32, 32))]
     same = shared == 2
     assert torch.equal(a["sigma"][same], b["sigma"][same])
@@ -133,15 +133,15 @@ def test_a_shared_asymmetric_group_is_drawn_from_either_side():
 def test_any_number_of_groups(groups, start, extra):
     views = A.Views({f"g{i}": [A.RandomRotation(90)] for i in range(groups)})
     n = groups + extra
-    u, shared = views.draw(n, generator=seeded(), start=start)
+    u, shared = views.draw(n, generator=seeded(), start=start), views.kinds(n, start)
     a, b = views.parameters(u, shared, (16, 16))
     assert shared.tolist() == [(start + i) % (groups + 1) for i in range(n)]
     for m in range(groups):
         assert torch.equal(a[m]["angle"] == b[m]["angle"], shared == m + 1)
 
 
-def test_plain_applies_only_what_is_always_applied(photos):
-    torch.testing.assert_close(make().plain(photos), (photos.float() / 255 - 0.5) / 0.25)
+def test_prepare_applies_the_deterministic_ungrouped_transforms_alone(photos):
+    torch.testing.assert_close(make().prepare(photos), (photos.float() / 255 - 0.5) / 0.25)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_bad_images_are_refused_in_one_line(images, words):
     [
         (lambda: A.Views({"content": [A.RandomRotation(1)]}), "content"),
         (lambda: A.Views({"x": [torch.nn.Identity()]}), "Replay"),
-        (lambda: A.Views({"x": ([A.RandomRotation(1)], [A.RandomGrayscale()])}), "same transforms"),
-        (lambda: A.Views({"x": ([A.RandomResizedCrop(8)], [A.RandomResizedCrop(9)])}), "same transforms"),
+        (lambda: A.Views({"x": A.Asymmetric([A.RandomRotation(1)], [A.RandomGrayscale()])}), "same transforms"),
+        (lambda: A.Views({"x": A.Asymmetric([A.RandomResizedCrop(8)], [A.RandomResizedCrop(9)])}), "same transforms"),
         (lambda: A.RandomGrayscale(p=1.5), "probability"),
         (lambda: A.RandomSolarize(128), "255"),
         (lambda: A.ColorJitter(brightness=-1), "negative"),
@@ -180,7 +180,7 @@ def test_bad_images_are_refused_in_one_line(images, words):
         (lambda: A.RandomResizedCrop(0), "pixel"),
         (lambda: A.RandomResizedCrop(8, scale=(0.5, 2)), "scale"),
         (lambda: A.RandomTranslation(0.2), "two fractions"),
-        (lambda: A.GaussianBlur(23)(torch.zeros(1, 3, 8, 8)), "too wide"),
+        (lambda: A.GaussianBlur(23)(torch.zeros(1, 3, 8, 8)), "too large"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(build, words):
@@ -189,10 +189,34 @@ def test_bad_settings_are_refused_in_one_line(build, words):
     assert "\n" not in str(error.value)
 
 
-def test_what_is_always_applied_may_differ_between_the_views():
-    sides = ([A.RandomSolarize(0.0, p=1.0)], [A.RandomSolarize(0.0, p=0.0)])
+def test_ungrouped_transforms_may_differ_between_the_views():
+    sides = A.Asymmetric([A.RandomSolarize(0.0, p=1.0)], [A.RandomSolarize(0.0, p=0.0)])
     images = torch.rand(4, 3, 8, 8)
-    pair = A.Views({}, always=sides)(images)
+    pair = A.Views({}, ungrouped=sides)(images)
     torch.testing.assert_close(pair.a, 1 - images)
     torch.testing.assert_close(pair.b, images)
-    assert "p=0.0" in repr(A.Views({}, always=sides))
+    assert "p=0.0" in repr(A.Views({}, ungrouped=sides))
+
+
+def largest_angle(images, steps):
+    [(_, params)] = steps
+    return params["angle"].abs()
+
+
+def test_a_redraw_keeps_the_draw_with_the_highest_score(photos):
+    once = A.Views({}, ungrouped=[A.RandomRotation(90)])
+    best = A.Views({}, ungrouped=[A.RandomRotation(90)], redraw=A.Redraw(largest_angle, tries=6))
+    generator = seeded()
+    draws = torch.stack([once.draw(8, generator=generator) for _ in range(6)])
+    angles = torch.stack([(180 * u[:, :, 1] - 90).abs() for u in draws])  # (tries, 2, n)
+    expected = draws.gather(0, angles.argmax(0)[None, ..., None].expand(1, -1, -1, draws.shape[-1])).squeeze(0)
+    pair = best(photos, generator=seeded())
+    torch.testing.assert_close(pair.a, once.pair(photos, expected).a)
+    torch.testing.assert_close(pair.b, once.pair(photos, expected).b)
+
+
+def test_among_equal_scores_the_first_draw_is_kept(photos):
+    views = A.Views({}, ungrouped=[A.RandomRotation(90)])
+    same = A.Redraw(lambda images, steps: torch.zeros(len(steps[0][1]["angle"])), tries=3)
+    redrawn = A.Views({}, ungrouped=[A.RandomRotation(90)], redraw=same)
+    assert torch.equal(redrawn(photos, generator=seeded()).a, views(photos, generator=seeded()).a)

@@ -1,6 +1,7 @@
 import torch
 
-from unweave.evaluation.dci import _entropy, dci
+from unweave.evaluation import dci
+from unweave.evaluation.disentanglement import _entropy
 
 
 def factors(n=1500):

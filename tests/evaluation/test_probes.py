@@ -5,8 +5,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
 from unweave.errors import UnweaveError
-from unweave.evaluation import ClassProbe, RidgeProbe, embed, score_spaces
-from unweave.evaluation.probes import r2
+from unweave.evaluation import ClassProbe, RidgeProbe, compute_embeddings, r2, score_spaces
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_the_penalty_is_chosen_without_the_test_data():
     assert probe.penalty == 1.0
 
 
-def test_scores_do_not_hang_on_the_scale_of_the_features(data):
+def test_scores_do_not_depend_on_the_scale_of_the_features(data):
     x, y, labels = data
     for probe, target in ((RidgeProbe, y), (ClassProbe, labels)):
         plain, tiny = (probe().fit(s * x[:300], target[:300]).score(s * x[300:], target[300:]) for s in (1, 1e-4))
@@ -73,9 +72,11 @@ def test_table_of_spaces_and_factors():
     shape, place = torch.randint(3, (n,)), torch.rand(n)
     content = torch.nn.functional.one_hot(shape, 3) + 0.01 * torch.randn(n, 3)
     spatial = torch.stack([place.cos(), place.sin()], 1)
-    dead = torch.ones(n, 4)
+    constant = torch.ones(n, 4)
     table = score_spaces(
-        {"content": content, "spatial": spatial, "dead": dead}, {"shape": shape, "x": place}, categories=("shape",)
+        {"content": content, "spatial": spatial, "constant": constant},
+        {"shape": shape, "x": place},
+        categories=("shape",),
     )
     assert table.scores["content"]["shape"] == 1
     assert table.scores["spatial"]["x"] > 0.99
@@ -83,10 +84,10 @@ def test_table_of_spaces_and_factors():
     assert table.scores["spatial"]["shape"] < 0.45
     assert abs(table.chance["shape"] - 1 / 3) < 0.05
     assert table.chance["x"] == 0
-    # A collapsed space looks clean in its scores, and dead beside them.
-    assert table.scores["dead"]["shape"] < 0.45
-    assert table.variance["dead"] == 0
-    assert table.effective_rank["dead"] == 0
+    # A collapsed space looks clean in its scores, and constant beside them.
+    assert table.scores["constant"]["shape"] < 0.45
+    assert table.variance["constant"] == 0
+    assert table.effective_rank["constant"] == 0
     assert set(table.as_dict()) == {"spaces", "factors", "scores", "chance", "variance", "effective_rank"}
 
 
@@ -96,7 +97,7 @@ def test_embedding_in_batches_is_embedding_at_once():
     module = type("M", (torch.nn.Module,), {"forward": lambda self, images: wrapped(images)})()
     module.inner = encoder
     source = torch.rand(37, 1, 2, 2)
-    out = embed(module, lambda index: source[index], torch.arange(37), batch_size=8)
+    out = compute_embeddings(module, lambda index: source[index], torch.arange(37), batch_size=8)
     assert torch.equal(out["h"], source.flatten(1))
     assert module.training
 

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from unweave.errors import UnweaveError
-from unweave.models import Encoder, SmallConvNet, make_backbone, projector, with_ends
+from unweave.models import Encoder, SmallConvNet, make_backbone
+from unweave.models.encoder import projector, to_nonnegative_orthant
 
 SPACES = ("content", "color", "spatial")
 IMAGES = torch.rand(2, 3, 64, 64)
@@ -26,7 +27,7 @@ def test_the_small_image_stem_keeps_the_resolution():
     assert backbone(IMAGES[:, :, :32, :32]).shape == (2, 512)
 
 
-def test_a_small_network_with_pooled_features_tells_what_wherever_it_is():
+def test_pooled_features_of_the_small_network_do_not_depend_on_position():
     net = SmallConvNet(64, layers=((4, 2), (6, 2)), dim=16, pooled=True).eval()
     spot = torch.zeros(2, 3, 64, 64)
     spot[0, :, 10:18, 10:18] = spot[1, :, 30:38, 42:50] = 1
@@ -67,20 +68,21 @@ def test_one_projector_split_by_fractions():
 
 
 @pytest.mark.parametrize("split", [None, {"content": 0.5, "color": 0.2, "spatial": 0.3}])
-def test_a_space_with_ends_is_in_the_positive_corner_of_the_sphere_and_the_others_are_as_they_were(split):
+def test_a_nonnegative_space_is_in_the_nonnegative_orthant_and_the_others_are_unchanged(split):
     torch.manual_seed(0)
-    plain = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split=split).eval()
-    ended = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split=split, ends=("color",)).eval()
-    ended.load_state_dict(plain.state_dict())
-    before, after = plain(IMAGES), ended(IMAGES)
+    whole = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split=split).eval()
+    orthant = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split=split, nonnegative=("color",)).eval()
+    orthant.load_state_dict(whole.state_dict())
+    before, after = whole(IMAGES), orthant(IMAGES)
+    assert list(before) == list(after)
     assert all(torch.equal(before[s], after[s]) for s in ("h", "content", "spatial"))
     torch.testing.assert_close(after["color"], before["color"].softmax(1).sqrt())
     torch.testing.assert_close(after["color"].norm(dim=1), torch.ones(2))
 
 
-def test_far_into_a_corner_the_gradient_stays_finite():
+def test_at_the_boundary_of_the_orthant_the_gradient_is_finite():
     z = torch.tensor([[200.0, -200.0, 0.0]], requires_grad=True)
-    with_ends(z).sum().backward()
+    to_nonnegative_orthant(z).sum().backward()
     assert torch.isfinite(z.grad).all()
 
 
@@ -103,7 +105,7 @@ def test_a_projector_of_the_papers_shape():
         (lambda: Encoder("resnet18", ("content", "h")), "'h'"),
         (lambda: Encoder("resnet18", SPACES, dim={"content": 3}), "names the spaces"),
         (lambda: Encoder("resnet18", SPACES, dim=0), "at least 1"),
-        (lambda: Encoder("resnet18", SPACES, ends=("size",)), "ends names the spaces"),
+        (lambda: Encoder("resnet18", SPACES, nonnegative=("size",)), "`nonnegative` names the spaces"),
         (lambda: Encoder("resnet18", SPACES, split={"content": 0.5, "color": 0.2, "spatial": 0.2}), "fraction"),
         (lambda: make_backbone("convnext_tiny", small_images=True), "stem"),
     ],

@@ -41,37 +41,36 @@ def test_barlow_twins_is_lightlys(pair):
     close(BarlowTwins().loss(*pair), BarlowTwinsLoss(lambda_param=0.0051)(*pair))
 
 
-def test_barlow_twins_at_the_first_power_is_half_the_distance_and_its_pull_does_not_fade(pair):
+def test_barlow_twins_with_power_1_is_half_the_distance_and_its_gradient_does_not_vanish(pair):
     z_a, z_b = ((z - z.mean(0)) / z.std(0, correction=0) for z in pair)
     base = BarlowTwins(power=1)
     close(base.invariance(*pair), (z_a - z_b).square().mean(0).sum() / 2, tolerance=1e-4)
-    close(base.constraint(*pair), base.invariance(*pair) / z_a.shape[1])
-    pulls = {}
+    close(base.invariance_gap(*pair), base.invariance(*pair) / z_a.shape[1])
+    gradients = {}
     for power in (1, 2):
         for noise in (0.3, 0.03):
             away = (z_a + noise * torch.randn(z_a.shape, dtype=z_a.dtype)).requires_grad_()
             BarlowTwins(power=power).invariance(z_a, away).backward()
-            pulls[power, noise] = (away.grad.norm() / noise).item()
-    assert 0.5 < pulls[1, 0.03] / pulls[1, 0.3] < 2
-    assert pulls[2, 0.03] / pulls[2, 0.3] < 0.1
+            gradients[power, noise] = (away.grad.norm() / noise).item()
+    assert 0.5 < gradients[1, 0.03] / gradients[1, 0.3] < 2
+    assert gradients[2, 0.03] / gradients[2, 0.3] < 0.1
 
 
-def test_vicreg_at_other_powers_by_hand_and_at_the_first_its_pull_is_the_same_on_every_pair():
+def test_vicreg_with_other_powers_by_hand_and_with_power_1_its_gradient_has_one_norm_for_every_pair():
     z_a, z_b = torch.zeros(3, 4), torch.tensor([[3.0, 0, 4, 0], [0, 0.3, 0, 0.4], [0, 0, 0, 0]])
     base = VICReg(power=1)
     close(base.invariance(z_a, z_b), (5 + 0.5 + 0) / 3 / 2)  # over √4
     close(VICReg(power=1.5).invariance(z_a, z_b), (2.5**1.5 + 0.25**1.5 + 0) / 3)
-    close(base.constraint(z_a, z_b), VICReg().invariance(z_a, z_b))
     close(VICReg().invariance(z_a, z_b), (25 + 0.25) / 12)
-    pulls = {}
+    gradients = {}
     for power in (1, 1.5, 2):
         away = z_b.clone().requires_grad_()
         VICReg(power=power).invariance(z_a, away).backward()
-        pulls[power] = away.grad.norm(dim=1)
-    assert torch.allclose(pulls[1], torch.tensor([1.0, 1.0, 0.0]) / 6)
-    close(pulls[1.5][0] / pulls[1.5][1], 10**0.5)
-    close(pulls[2][0] / pulls[2][1], 10)
-    assert pulls[1.5][2] == 0
+        gradients[power] = away.grad.norm(dim=1)
+    assert torch.allclose(gradients[1], torch.tensor([1.0, 1.0, 0.0]) / 6)
+    close(gradients[1.5][0] / gradients[1.5][1], 10**0.5)
+    close(gradients[2][0] / gradients[2][1], 10)
+    assert gradients[1.5][2] == 0
 
 
 def test_simclr_by_hand():
@@ -80,7 +79,7 @@ def test_simclr_by_hand():
     z_b = torch.tensor([[0.0, 3.0], [0.0, 1.0]])
     base = SimCLR(temperature=1.0)
     close(base.invariance(z_a, z_b), -0.5)
-    close(base.constraint(z_a, z_b), 0.5)
+    close(base.invariance_gap(z_a, z_b), 0.5)
     # negatives of a1: a2, b2 (cos 0, 0); a2: a1, b1 (0, 1); b1: a2, b2 (1, 1); b2: a1, b1 (0, 1)
     e = math.e
     close(base.entropy(z_a, z_b), (math.log(2) + math.log(1 + e) + math.log(2 * e) + math.log(1 + e)) / 4)
@@ -92,7 +91,7 @@ def test_simclr_with_distances_by_hand():
     z_a, z_b = torch.tensor([[0.0], [3.0]]), torch.tensor([[1.0], [3.0]])
     base = SimCLR(temperature=2.0, similarity="euclidean")
     close(base.invariance(z_a, z_b), 0.25)  # (1 + 0) / 2 / τ
-    close(base.constraint(z_a, z_b), 0.5 / (2 * 1.6875))
+    close(base.invariance_gap(z_a, z_b), 0.5 / (2 * 1.6875))
     # a1: a2, b2 (9, 9); a2: a1, b1 (9, 4); b1: a2, b2 (4, 4); b2: a1, b1 (9, 4)
     pairs = ((9, 9), (9, 4), (4, 4), (9, 4))
     close(base.entropy(z_a, z_b), sum(math.log(sum(math.exp(-d / 2) for d in pair)) for pair in pairs) / 4)
@@ -112,10 +111,18 @@ def test_vicreg_by_hand():
     close(VICReg(variance_weight=1, covariance_weight=0).entropy(z_a, z_b), (1 - 0.01) / 2 / 2)
 
 
-def test_full_invariance_is_zero_for_every_constraint(pair):
+@pytest.mark.parametrize(
+    "base", [VICReg(power=p) for p in (1, 1.5, 2)] + [BarlowTwins(power=p) for p in (1, 2)], ids=repr
+)
+def test_the_power_means_the_same_in_the_loss_and_in_the_gap(base, pair):
+    per_dimension = pair[0].shape[1] if isinstance(base, BarlowTwins) else 1
+    close(base.invariance_gap(*pair), base.invariance(*pair) / per_dimension)
+
+
+def test_full_invariance_is_a_gap_of_zero_for_every_method(pair):
     for base in (SimCLR(), VICReg(), BarlowTwins()):
-        assert 0 <= base.constraint(pair[0], pair[0]) < 1e-6
-        assert base.constraint(*pair) > 0.01
+        assert 0 <= base.invariance_gap(pair[0], pair[0]) < 1e-6
+        assert base.invariance_gap(*pair) > 0.01
 
 
 @pytest.mark.parametrize("negatives", ["all", "other_view"])
@@ -173,8 +180,8 @@ def test_variance_and_effective_rank():
     assert abs(variance(z) - 3 / 8) < 0.01
     # On the sphere: 1 where spread evenly, whatever the scale and the number of dimensions.
     for d in (2, 64):
-        assert abs(variance(SimCLR().geometry(torch.randn(20_000, d) * 100)) - 1) < 0.01
-    assert variance(SimCLR().geometry(torch.randn(100, 8) * 0.01 + 5)) < 0.01
+        assert abs(variance(SimCLR().normalize(torch.randn(20_000, d) * 100)) - 1) < 0.01
+    assert variance(SimCLR().normalize(torch.randn(100, 8) * 0.01 + 5)) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -183,7 +190,7 @@ def test_variance_and_effective_rank():
         lambda: SimCLR(0.0),
         lambda: SimCLR(0.1, -1.0),
         lambda: SimCLR(negatives="some"),
-        lambda: VICReg(weight=-1),
+        lambda: VICReg(invariance_weight=-1),
         lambda: VICReg(power=0.9),
         lambda: VICReg(power=3),
         lambda: BarlowTwins(off_diagonal_weight=-1),

@@ -31,12 +31,12 @@ def step(model, rows, base):
     """Loss, gradients and the next λ for these rows of the batch."""
     generator = torch.Generator().manual_seed(1)
     a, b = torch.randn(N, 5, generator=generator), torch.randn(N, 5, generator=generator)
-    objective = DisentangledLoss(base, spaces=SPACES, weights=DualAscent(start={"content": 2.0, "color": 3.0}))
+    objective = DisentangledLoss(base, spaces=SPACES, lambda_rule=DualAscent(start={"content": 2.0, "color": 3.0}))
     terms = objective(*model(a[rows], b[rows]), (torch.arange(N) % 2)[rows])
     terms.loss.backward()
     objective.update(terms)
     grads = {n.removeprefix("module."): p.grad for n, p in model.named_parameters()}
-    return {"loss": terms.loss.detach(), "weights": objective.weights, **grads}
+    return {"loss": terms.loss.detach(), "lambdas": objective.lambdas, **grads}
 
 
 def work(rank, port, folder):

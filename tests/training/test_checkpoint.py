@@ -1,16 +1,15 @@
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from processes import Child
 from unweave.errors import UnweaveError
-from unweave.training import checkpoint as ckpt
-from unweave.training import load_checkpoint, save_checkpoint
+from unweave.files import remove_partial_writes
+from unweave.training import checkpoint, load_checkpoint, save_checkpoint
 
 
 def same(a, b):
@@ -34,6 +33,9 @@ def test_what_is_saved_is_loaded(tmp_path):
     }  # fmt: skip
     save_checkpoint(tmp_path / "c.safetensors", state)
     assert same(load_checkpoint(tmp_path / "c.safetensors"), state)
+    assert same(
+        load_checkpoint(tmp_path / "c.safetensors", only=("step", "flags")), {k: state[k] for k in ("step", "flags")}
+    )
 
 
 def test_a_write_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
@@ -49,18 +51,15 @@ def test_a_write_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
     assert load_checkpoint(path)["step"] == 1
 
 
-WRITER = """
-import sys, torch
-from pathlib import Path
-from unweave.training import save_checkpoint
-for step in range(10**6):
-    save_checkpoint(Path(sys.argv[1]), {"step": step, "weights": torch.full((4_000_000,), float(step))})
-"""
+def write_forever(path):
+    for step in range(10**6):
+        save_checkpoint(path, {"step": step, "weights": torch.full((4_000_000,), float(step))})
 
 
 def test_killed_in_the_middle_of_a_write_the_file_before_is_whole(tmp_path):
-    path = tmp_path / "c.safetensors"
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
+    path = tmp_path / "run" / "c.safetensors"
+    path.parent.mkdir()
+    process = Child(tmp_path / "child", write_forever, path)
     while not path.exists():
         time.sleep(0.01)
     until = time.monotonic() + 60
@@ -68,16 +67,16 @@ def test_killed_in_the_middle_of_a_write_the_file_before_is_whole(tmp_path):
         assert time.monotonic() < until
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(0.01)
-        if list(tmp_path.glob(".c.safetensors.*.tmp")):
+        if list(path.parent.glob(".c.safetensors.*.tmp")):
             break
         os.kill(process.pid, signal.SIGCONT)
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.process.join()
     state = load_checkpoint(path)
     assert (state["weights"] == state["step"]).all()
-    ckpt.remove_remains(path)
-    assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]
+    remove_partial_writes(path)
+    assert [p.name for p in path.parent.iterdir()] == ["c.safetensors"]
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -94,15 +93,15 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
     assert load_checkpoint(path)["step"] == 1
 
 
-def test_files_that_are_no_checkpoint(tmp_path, monkeypatch):
+def test_files_that_are_not_checkpoints(tmp_path, monkeypatch):
     text, foreign, newer = (tmp_path / name for name in ("text", "foreign", "newer"))
     text.write_text("hello")
     save_file({"x": torch.zeros(1)}, foreign)
     with pytest.raises(UnweaveError, match="cannot be read"):
         load_checkpoint(text)
-    with pytest.raises(UnweaveError, match="no checkpoint of unweave"):
+    with pytest.raises(UnweaveError, match="not a checkpoint of unweave"):
         load_checkpoint(foreign)
     save_checkpoint(newer, {})
-    monkeypatch.setattr(ckpt, "FORMAT", 0)
+    monkeypatch.setattr(checkpoint, "FORMAT", 0)
     with pytest.raises(UnweaveError, match="update"):
         load_checkpoint(newer)

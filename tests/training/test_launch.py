@@ -1,8 +1,8 @@
 import pytest
 
 from unweave.errors import UnweaveError
-from unweave.training import TrainConfig
-from unweave.training.launch import launch, processes
+from unweave.training import LaunchConfig
+from unweave.training.launch import process_counts
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"}
 SLURM = {"SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train"}
@@ -14,36 +14,36 @@ def _bare(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_by_ourselves():
-    assert processes(None, None) == (1, 1)
-    assert processes(8, 4) == (8, 4)
+def test_without_a_launcher():
+    assert process_counts(None, None) == (1, 1)
+    assert process_counts(8, 4) == (8, 4)
 
 
 @pytest.mark.parametrize("environment", [TORCHRUN, SLURM])
-def test_as_torchrun_and_slurm_have_started_them(monkeypatch, environment):
+def test_torchrun_and_slurm_determine_the_number_of_processes(monkeypatch, environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert processes(None, None) == (4, 2)
-    assert processes(4, 2) == (4, 2)
-    with pytest.raises(UnweaveError, match=r"--devices is 3, but .* has started 4"):
-        processes(3, None)
+    assert process_counts(None, None) == (4, 2)
+    assert process_counts(4, 2) == (4, 2)
+    with pytest.raises(UnweaveError, match=r"`devices` is 3, but .* has started 4"):
+        process_counts(3, None)
 
 
-def test_a_shell_inside_a_slurm_allocation_is_no_task(monkeypatch):
+def test_a_shell_inside_a_slurm_allocation_is_not_a_task(monkeypatch):
     for name, value in {**SLURM, "SLURM_JOB_NAME": "bash"}.items():
         monkeypatch.setenv(name, value)
-    assert processes(None, None) == (1, 1)
+    assert process_counts(None, None) == (1, 1)
 
 
 def test_tasks_that_do_not_divide(monkeypatch):
     for name, value in {**SLURM, "SLURM_NTASKS": "7"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UnweaveError, match="ntasks-per-node"):
-        processes(None, None)
+        process_counts(None, None)
 
 
 @pytest.mark.parametrize("settings", [{"accelerator": "quantum"}, {"strategy": "telepathy", "accelerator": "cpu"}])
 def test_what_fabric_does_not_know_is_one_line(settings):
     with pytest.raises(UnweaveError, match="cannot be started") as error:
-        launch(TrainConfig(**settings))
+        LaunchConfig(**settings).start()
     assert "\n" not in str(error.value)

@@ -9,6 +9,7 @@ import unweave as uw
 import unweave.augment as A
 from unweave.augment import Pair
 from unweave.models import BothViews
+from unweave.objectives import LossTerms, Objective
 from unweave.training.micro_batch import backward, backward_in_parts
 
 N = 14
@@ -31,8 +32,11 @@ def setup(base, *, norm=False, dropout=0.0):
     return fabric, model, objective, make_pair, encoder
 
 
-def gradients(encoder):
-    found = {name: p.grad.clone() for name, p in encoder.named_parameters()}
+def gradients(encoder, missing=None):
+    found = {
+        name: torch.full_like(p, missing) if p.grad is None else p.grad.clone()
+        for name, p in encoder.named_parameters()
+    }
     encoder.zero_grad()
     return found
 
@@ -68,3 +72,34 @@ def test_running_statistics_count_every_image_once():
     backward_in_parts(fabric, model, objective, make_pair, N, 7)
     assert norm.num_batches_tracked == 4  # two parts, two views
     assert norm.track_running_stats
+
+
+class WithOwnParameters(Objective):
+    """Reads the images, has a parameter of its own and leaves one space unused."""
+
+    spaces = ("content", "color", "spatial")
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.7, dtype=torch.float64))
+
+    def targets(self, pair):
+        return {"brightness": pair.a.mean((1, 2, 3)) + pair.b.amax((1, 2, 3))}
+
+    def forward(self, z_a, z_b, shared, targets):
+        predicted = self.scale * z_a["content"].mean(1) * z_b["color"].mean(1)
+        return LossTerms((predicted - targets["brightness"]).square().mean() + predicted.var(), self.spaces)
+
+
+@pytest.mark.parametrize("part", [1, 5])
+def test_an_objectives_own_parameters_and_targets_have_the_gradient_of_the_whole(part):
+    fabric, model, _, make_pair, encoder = setup(uw.SimCLR())
+    objective = WithOwnParameters()
+    whole = backward(fabric, model, objective, make_pair(0, N))
+    expected, of_scale = gradients(encoder, missing=0.0), objective.scale.grad.clone()
+    objective.zero_grad()
+    parts = backward_in_parts(fabric, model, objective, make_pair, N, part)
+    torch.testing.assert_close(parts.loss, whole.loss)
+    torch.testing.assert_close(objective.scale.grad, of_scale)
+    for name, value in gradients(encoder, missing=0.0).items():
+        torch.testing.assert_close(value, expected[name], atol=1e-12, rtol=1e-9, msg=name)

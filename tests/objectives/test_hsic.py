@@ -1,0 +1,122 @@
+"""The dependence of a style space on content: against its definition, and as a part of the loss."""
+
+import pytest
+import torch
+
+import unweave as uw
+from unweave.objectives.hsic import centred_kernels, dependence
+
+
+def test_it_is_the_definition_with_centring_matrices():
+    x, y = torch.randn(40, 3).double(), torch.randn(40, 2).double()
+
+    def kernel(z, sharpness=1):
+        d = torch.cdist(z, z).square()
+        return torch.exp(-sharpness * d / d.mean())
+
+    h = torch.eye(40).double() - 1 / 40
+    q = kernel(y)
+
+    def hsic(k, other):
+        return torch.trace(k @ h @ other @ h)
+
+    expected = [hsic(p, q) / (hsic(p, p) * hsic(q, q)).sqrt() for p in (kernel(x, s) for s in (1, 4, 16))]
+    torch.testing.assert_close(dependence(x, y), sum(expected) / 3)
+
+
+def test_what_is_independent_what_only_looks_uncorrelated_and_copies():
+    x, y = torch.rand(1500, 1) * 2 - 1, torch.rand(1500, 1)
+    assert dependence(x, y) < 0.01
+    assert dependence(x, x.square()) > 0.1
+    assert 0.7 < dependence(x, 7 * x + 3) <= 1
+
+
+def test_dependence_within_a_small_neighbourhood_is_detected():
+    u, shape = torch.rand(1000, 1), torch.randint(2, (1000, 1)).float()
+    beside = torch.cat([u, 0.1 * shape], 1)  # a long curve, and which side of it
+    [wide], [content] = (centred_kernels(z, (1.0,)) for z in (beside, shape))
+    wide_alone = (wide * content).sum() / (wide.norm() * content.norm())
+    assert dependence(beside, shape) > max(0.1, 2 * wide_alone)
+    assert dependence(u, shape) < 0.03
+
+
+def test_a_collapsed_space_gives_no_nan():
+    x = torch.zeros(20, 3, requires_grad=True)
+    value = dependence(x, torch.randn(20, 2))
+    value.backward()
+    assert value == 0
+    assert torch.isfinite(x.grad).all()
+
+
+SPACES = ("content", "color", "place")
+
+
+def batch():
+    a, b = ({s: torch.randn(30, 4, requires_grad=True) for s in SPACES} for _ in "ab")
+    return a, b, torch.arange(30) % 3
+
+
+def test_it_is_added_to_the_loss_for_every_style_space():
+    a, b, shared = batch()
+    without = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES)(a, b, shared)
+    with_it = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=uw.Independence(weight=2.0))(a, b, shared)
+    both = {s: torch.cat([a[s], b[s]]) for s in SPACES}
+    parts = [dependence(both[s], both["content"]) for s in SPACES[1:]]
+    torch.testing.assert_close(with_it.loss - without.loss, 2 * sum(parts), rtol=1e-3, atol=1e-4)
+    assert with_it.per_space["dependence"].tolist() == pytest.approx([0.0, *(p.item() for p in parts)])
+    assert "dependence" not in without.per_space
+    assert "place/dependence" not in without.as_dict()
+    assert with_it.as_dict()["place/dependence"] == pytest.approx(parts[1].item())
+
+
+def test_content_is_not_moved_by_it():
+    gradients = []
+    a, b, shared = batch()
+    for weight in (0.0, 5.0):
+        loss = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=uw.Independence(weight=weight))(
+            a, b, shared
+        ).loss
+        gradients.append(torch.autograd.grad(loss, [a["content"], a["color"]]))
+    torch.testing.assert_close(gradients[0][0], gradients[1][0])
+    assert not torch.allclose(gradients[0][1], gradients[1][1])
+
+
+def test_it_is_absent_before_its_start_and_grows_linearly_over_its_ramp():
+    schedule = uw.Independence(weight=2.0, start=4, ramp=4)
+    with_it, without = (
+        uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=term).double() for term in (schedule, None)
+    )
+    a, b, shared = batch()
+    a, b = ({s: z.double() for s, z in side.items()} for side in (a, b))
+    plain, shares, stages = without(a, b, shared).loss, [], []
+    for _ in range(10):
+        stages.append(with_it.stage())
+        terms = with_it(a, b, shared)
+        total = terms.per_space["dependence"].sum() if "dependence" in terms.per_space else None
+        shares.append(0.0 if total is None else float((terms.loss - plain).detach() / (2 * total)))
+        with_it.update(terms)
+    assert shares == pytest.approx([0, 0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1])
+    assert stages == [False] * 4 + [True] * 6  # a captured graph is valid within a stage
+    again = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=schedule).double()
+    again.load_state_dict({**with_it.state_dict(), "updates": torch.tensor(5)})
+    assert float((again(a, b, shared).loss - plain).detach() / total) == pytest.approx(1)  # half of 2
+
+
+def test_each_style_space_may_have_its_own_weight():
+    a, b, shared = batch()
+    without = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES)(a, b, shared).loss
+    weights = {"color": 3.0, "place": 0.5}
+    found = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=uw.Independence(weight=weights))(a, b, shared)
+    _, color, place = found.per_space["dependence"]
+    torch.testing.assert_close(found.loss - without, 3 * color + 0.5 * place, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [-1.0, {"color": 1.0, "place": -1.0}])
+def test_a_negative_weight_is_refused(weight):
+    with pytest.raises(uw.UnweaveError, match="negative"):
+        uw.Independence(weight=weight)
+
+
+def test_weights_of_other_spaces_are_refused():
+    with pytest.raises(uw.UnweaveError, match="`weight` names the spaces"):
+        uw.DisentangledLoss(uw.SimCLR(), spaces=SPACES, independence=uw.Independence(weight={"color": 1.0}))

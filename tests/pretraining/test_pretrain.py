@@ -1,0 +1,203 @@
+"""``unweave train`` on small folders of images."""
+
+import json
+import shutil
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+
+import unweave as uw
+from small_runs import photo_config, pretrain, weights
+from unweave.errors import UnweaveError
+from unweave.pretraining.config import from_yaml
+from unweave.settings import read_yaml
+from unweave.training.state import TrainingState
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+@pytest.fixture(scope="module")
+def base(photo_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("base") / "run"
+    return out, pretrain(photo_folder, out, probe_every=1)
+
+
+def assert_same_weights(one, two):
+    for name, value in weights(one).items():
+        assert torch.equal(value, weights(two)[name]), name
+
+
+def test_a_run_leaves_its_settings_metrics_and_weights(base, photo_folder):
+    out, done = base
+    assert done.steps == 10
+    assert {p.name for p in out.iterdir()} == {"config.yaml", CHECKPOINT, "metrics.jsonl"}
+    saved = read_yaml(out / "config.yaml")
+    assert from_yaml(saved, uw.PretrainConfig(), "config.yaml") == photo_config(probe_every=1)
+    assert saved["source"] == str(photo_folder)
+    assert set(weights(out)) == set(photo_config().encoder.build(photo_config().views.spaces).state_dict())
+
+
+def test_every_space_is_evaluated_where_there_are_labels(base):
+    rows = base[1].metrics
+    scored = [row["step"] for row in rows if "knn/h" in row]
+    assert scored == [5, 10]
+    assert {f"knn/{s}" for s in ("h", "content", "spatial", "appearance")} <= set(rows[-1])
+    assert all(0 <= rows[-1][f"knn/{s}"] <= 1 for s in ("h", "content"))
+
+
+def test_without_labels_nothing_is_evaluated(photo_folder, tmp_path):
+    flat = tmp_path / "flat"
+    shutil.copytree(photo_folder / "old", flat)
+    done = pretrain(flat, tmp_path / "run", epochs=1)
+    assert not [key for row in done.metrics for key in row if key.startswith("knn")]
+
+
+def test_an_evaluation_does_not_change_what_is_learned(photo_folder, base, tmp_path):
+    pretrain(photo_folder, tmp_path, probe="none")
+    assert_same_weights(base[0], tmp_path)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("finetune", [False, True])
+def test_a_captured_run_is_evaluated_and_fine_tuned_like_any_other(photo_folder, tmp_path, finetune):
+    settings = {"accelerator": "cuda", "epochs": 4, "probe_every": 1}
+    if finetune:
+        pretrain(photo_folder, tmp_path / "base", **settings)
+        settings |= {"init": str(tmp_path / "base"), "projector_epochs": 2}
+    plain, captured = (
+        pretrain(photo_folder, tmp_path / str(graph), graph=graph, **settings) for graph in (False, True)
+    )
+    for a, b in zip(plain.metrics, captured.metrics, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=2e-2, abs=2e-2)
+    assert "knn/h" in captured.metrics[-1]
+
+
+@pytest.mark.parametrize("cache", ["ram", "none"])
+def test_the_cache_changes_nothing(photo_folder, base, tmp_path, cache):
+    pretrain(photo_folder, tmp_path, cache=cache, workers=2 if cache == "none" else 0)
+    assert_same_weights(base[0], tmp_path)
+
+
+def test_parquet_gives_what_a_folder_gives(photo_folder, base, tmp_path):
+    files = sorted(str(p.relative_to(photo_folder)) for p in photo_folder.rglob("*.jpg"))
+    rows = [{"bytes": (photo_folder / name).read_bytes(), "path": name} for name in files]
+    pq.write_table(
+        pa.table({"image": rows, "label": [int(n.startswith("old")) for n in files]}), tmp_path / "x.parquet"
+    )
+    done = pretrain(tmp_path / "x.parquet", tmp_path / "run", probe_every=1)
+    assert_same_weights(base[0], tmp_path / "run")
+    assert "knn/h" in done.metrics[-1]
+
+
+@pytest.mark.parametrize("method", ["simclr", "vicreg", "barlow-twins"])
+@pytest.mark.parametrize("styles", [True, False])
+def test_every_method_with_and_without_styles(photo_folder, tmp_path, method, styles):
+    done = pretrain(photo_folder, tmp_path, method=method, styles=styles, epochs=1, probe="none")
+    row = done.metrics[-1]
+    assert torch.isfinite(torch.tensor(row["loss"]))
+    assert ("spatial/lambda" in row) == styles
+
+
+def test_without_styles_the_transforms_are_the_same_and_nothing_is_shared():
+    with_styles, without = (photo_config(styles=styles).views.build() for styles in (True, False))
+    images = torch.randint(0, 256, (6, 3, 40, 40), dtype=torch.uint8)
+    a, b = (views(images, generator=torch.Generator().manual_seed(3)) for views in (with_styles, without))
+    assert a.a.shape == b.a.shape == (6, 3, 32, 32)
+    assert b.shared.tolist() == [0] * 6
+    assert [step.a.draws for step in with_styles._steps] == [step.a.draws for step in without._steps]
+
+
+def test_the_warm_up_of_lambda_is_a_fraction_of_the_run():
+    config = photo_config(epochs=100, batch_size=2048, lambda_warmup=0.1)
+    assert config.objective.build(("content", "x"), config.training.total_steps(600 * 2048)).lambda_rule.warmup == 6000
+
+
+def test_bad_images_are_listed_and_too_many_stop_the_run(photo_folder, tmp_path):
+    spoiled = tmp_path / "spoiled"
+    shutil.copytree(photo_folder, spoiled)
+    (spoiled / "old" / "zero.jpg").touch()
+    (spoiled / "notes.txt").write_text("not an image")
+    with pytest.raises(UnweaveError, match=r"1 of 61 images cannot be read, more than `max_bad` 0\.01"):
+        pretrain(spoiled, tmp_path / "strict")
+    done = pretrain(spoiled, tmp_path / "run", max_bad=0.05, epochs=1)
+    assert done.steps == 5
+    assert (tmp_path / "run" / "unreadable.txt").read_text() == "old/zero.jpg\tthe file is empty\n"
+
+
+def test_a_finished_run_says_so(photo_folder, base, capfd):
+    out, _ = base
+    uw.pretrain(photo_folder, out, config=photo_config(probe_every=1))
+    assert "finished before, after 10 steps" in capfd.readouterr().err
+
+
+def test_a_finished_run_is_only_loaded_and_another_is_refused(photo_folder, base):
+    out, _ = base
+    before = (out / "config.yaml").read_text()
+    assert pretrain(photo_folder, out, probe_every=1, workers=1, log_every=7).resumed_from == 10
+    with pytest.raises(UnweaveError, match=r"`training\.optim\.lr` was 0\.001, now 0\.002") as error:
+        pretrain(photo_folder, out, lr=2e-3)
+    assert "\n" not in str(error.value)
+    assert yaml.safe_load((out / "config.yaml").read_text())["training"] == {
+        **yaml.safe_load(before)["training"],
+        "log_every": 7,
+    }
+    with pytest.raises(UnweaveError, match="`DATA` was"):
+        pretrain(photo_folder / "old", out, batch_size=12, probe_every=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"batch_size": 64}, "`batch_size` 64 is larger than the number of images"), ({"cache": "gpu"}, "`cache` gpu"),
+     ({"backbone": "resnet1"}, "resnet18"), ({"init": "nowhere"}, "`init` nowhere"),
+     ({"probe_data": "nowhere"}, "nowhere"), ({"batch_size": 2}, "too small"), ({"epohcs": 2}, "training.epochs"),
+     ({"epochs": 0}, "`epochs` is 0"), ({"lr": "fast"}, "`lr` must be a number, not 'fast'")],
+)  # fmt: skip
+def test_mistakes_are_one_line(photo_folder, tmp_path, settings, words):
+    with pytest.raises(UnweaveError, match=words) as error:
+        pretrain(photo_folder, tmp_path, **settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_removed_during_the_run_is_one_line_and_loses_nothing(photo_folder, tmp_path, monkeypatch):
+    photos = tmp_path / "photos"
+    shutil.copytree(photo_folder, photos)
+    from unweave.data import loading
+
+    monkeypatch.setattr(loading, "CHUNK", 4)
+    monkeypatch.setattr(loading, "CHUNK_BYTES", 0)
+    monkeypatch.setattr(loading, "AHEAD", 1)
+    original = torch.optim.AdamW.step
+
+    def step(self, *arguments):
+        shutil.rmtree(photos, ignore_errors=True)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    with pytest.raises(UnweaveError, match="was removed; restore it"):
+        pretrain(photos, tmp_path / "run", cache="none", probe="none", checkpoint_minutes=0, epochs=20)
+    monkeypatch.undo()
+    shutil.copytree(photo_folder, photos)
+    assert pretrain(photos, tmp_path / "run", cache="none", probe="none", epochs=20, steps=None).resumed_from >= 1
+
+
+def test_tensorboard_has_the_metrics(photo_folder, tmp_path):
+    pretrain(photo_folder, tmp_path, epochs=1, tensorboard=True, probe="none")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [e.value for e in events.Scalars("spatial/lambda")] == pytest.approx([r["spatial/lambda"] for r in rows])
+
+
+def test_checkpoints_are_written_by_the_clock(photo_folder, tmp_path, monkeypatch):
+    saved, now = [], [0.0]
+    monkeypatch.setattr(TrainingState, "save", lambda self, step: saved.append(step))
+    monkeypatch.setattr(time, "monotonic", lambda: now.__setitem__(0, now[0] + 25) or now[0])
+    pretrain(photo_folder, tmp_path, probe="none", checkpoint_minutes=1)
+    assert saved[-1] == 10
+    assert 2 <= len(saved) <= 5

@@ -1,0 +1,44 @@
+import dataclasses
+import json
+
+import pytest
+
+from unweave.errors import UnweaveError
+from unweave.reproduce.numerical import QUICK, NumericalConfig, run_numerical
+
+TINY = dataclasses.replace(QUICK, sizes=(3, 8), seeds=(0,), steps=30, batch=64, fit=200, test=200, landmarks=50)
+
+
+def test_one_row_a_run_and_a_figure(tmp_path):
+    rows = run_numerical(tmp_path, TINY, device="cpu")
+    stored = json.loads((tmp_path / "table.json").read_text())
+    assert stored["rows"] == rows
+    assert {"command", "commit", "settings", "hardware", "seconds", "versions"} <= set(stored)
+    assert [(r["dim_z"], r["weights"], r["seed"]) for r in rows] == [
+        (3, "fixed", 0), (3, "adapted", 0), (8, "fixed", 0), (8, "adapted", 0),
+    ]  # fmt: skip
+    assert {"setting", "content_r2", "style_r2", "style_floor"} <= set(rows[0])
+    assert rows[0]["lambda"] == 1 < rows[1]["lambda"]
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path):
+    first = run_numerical(tmp_path, TINY, device="cpu")
+    both = run_numerical(tmp_path, dataclasses.replace(TINY, settings=("independent", "causal")), device="cpu")
+    assert both[: len(first)] == first
+    assert {row["setting"] for row in both[len(first) :]} == {"causal"}
+    assert all(row["style_floor"] > 0.1 for row in both[len(first) :])
+
+
+@pytest.mark.parametrize("settings", [{"sizes": (0, 5)}, {"settings": ("odd",)}, {"seeds": ()}])
+def test_impossible_settings_are_refused_in_one_line(settings):
+    with pytest.raises(UnweaveError) as error:
+        NumericalConfig(**settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_strange_table_is_not_overwritten(tmp_path):
+    (tmp_path / "table.json").write_text("mine")
+    with pytest.raises(UnweaveError, match="choose another `out`"):
+        run_numerical(tmp_path, TINY, device="cpu")
+    assert (tmp_path / "table.json").read_text() == "mine"
