@@ -1,8 +1,8 @@
-"""A training step on the GPU, from images to weights, over the same step on ready-made views.
+"""The time of a training step on a GPU, over the time of the same step on views that exist already.
 
     python benchmarks/step.py --out results/benchmarks/step.json
 
-The second is the ceiling: a ratio of 1 means that making the views costs nothing.
+A ratio of 1 means that making the views costs nothing.
 """
 
 import argparse
@@ -14,8 +14,8 @@ import torch
 
 import unweave as uw
 import unweave.augment as A
-from unweave.experiments.provenance import provenance
 from unweave.models import BothViews
+from unweave.reproduce.provenance import provenance
 
 CASES = [("resnet50", 224, 256), ("resnet18", 64, 1024)]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -34,12 +34,12 @@ def measure(
                 A.RandomSolarize(0.5, p=0.1),
             ],
         },
-        always=[A.Normalize(MEAN, STD)],
+        ungrouped=[A.Normalize(MEAN, STD)],
     )
     encoder = uw.Encoder(backbone, views.spaces).to(device, memory_format=torch.channels_last)
     both = BothViews(encoder)
     model = torch.compile(both) if compile else both
-    objective = uw.DisentangledLoss(uw.SimCLR(), spaces=views.spaces, weights=uw.DualAscent()).to(device)
+    objective = uw.DisentangledLoss(uw.SimCLR(), spaces=views.spaces, lambda_rule=uw.DualAscent()).to(device)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-4, fused=device == "cuda")
     images = torch.randint(0, 256, (batch, 3, size * 8 // 7, size * 8 // 7), dtype=torch.uint8, device=device)
     ready = views(images)
@@ -85,7 +85,8 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="one tiny case on any device, to see that it runs")
+    parser.add_argument("--compile", action="store_true", help="measure a compiled encoder too")
+    parser.add_argument("--quick", action="store_true", help="one tiny case on any device, as a test")
     options = parser.parse_args()
     started = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -97,7 +98,7 @@ def main() -> None:
     elif device == "cpu":
         raise SystemExit("this benchmark needs a GPU; --quick runs anywhere")
     else:
-        for compile in (False, True):
+        for compile in (False, True) if options.compile else (False,):
             for backbone, size, batch in CASES:
                 rows.append(measure(backbone, size, batch, device=device, compile=compile, repeats=10))
                 print(rows[-1], flush=True)

@@ -1,9 +1,9 @@
-"""Views a second of our pipeline beside kornia's and torchvision's: same images, same kinds of transforms, one run.
+"""Views per second of unweave, kornia and torchvision: the same images and kinds of transforms in one run.
 
     uv run python benchmarks/views.py --out results/benchmarks/views.json
 
-Crop, flip, jitter, grayscale, blur and solarize, with parameters of its own for every image. kornia works on batches of
-floats, torchvision image by image (its random transforms draw once for a whole batch), ours on batches of uint8.
+Crop, flip, jitter, grayscale, blur and solarize, with other parameters for every image. kornia works on batches of
+floats, torchvision image by image (its random transforms draw once for a whole batch), unweave on batches of uint8.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import unweave.augment as A
-from unweave.experiments.provenance import provenance
+from unweave.reproduce.provenance import provenance
 
 BLUR = {224: 23, 64: 7}
 
@@ -85,7 +85,7 @@ PIPELINES = {"unweave": unweave_pipeline, "kornia": kornia_pipeline, "torchvisio
 
 
 def views_per_second(run: Callable[[Tensor], int], images: Tensor, seconds: float) -> float:
-    """Median over repeats of at least ``seconds`` in all, after a warm-up."""
+    """The median over repeats of at least ``seconds`` in total, after a warm-up."""
     synchronise = torch.cuda.synchronize if images.is_cuda else lambda: None
     for _ in range(2):
         run(images)
@@ -102,8 +102,8 @@ def views_per_second(run: Callable[[Tensor], int], images: Tensor, seconds: floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--seconds", type=float, default=8.0, help="of measuring for each row")
-    parser.add_argument("--quick", action="store_true", help="small batches and one repeat, to see that it runs")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds to measure each row")
+    parser.add_argument("--quick", action="store_true", help="small batches and one repeat, as a test")
     options = parser.parse_args()
     started = time.perf_counter()
     devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]

@@ -1,4 +1,4 @@
-"""unweave in a plain PyTorch loop of your own: no configuration, no framework, thirty lines."""
+"""A training loop in plain PyTorch: no configuration, no framework."""
 
 import sys
 
@@ -15,11 +15,11 @@ views = uw.Views(
         "color": [A.ColorJitter(0.2, 0.2, 0.2, 0.5)],
         "spatial": [A.RandomZoom((0.8, 1.25)), A.RandomRotation(180), A.RandomTranslation((0.2, 0.2))],
     },
-    always=[A.Normalize((0.1,) * 3, (0.25,) * 3)],
+    ungrouped=[A.Normalize((0.1,) * 3, (0.25,) * 3)],
 )
 encoder = uw.Encoder(uw.SmallConvNet(32), spaces=views.spaces, dim=16, hidden=128)
 objective = uw.DisentangledLoss(
-    uw.SimCLR(temperature=0.15), spaces=views.spaces, weights=uw.DualAscent(lr=0.01, warmup=100)
+    uw.SimCLR(temperature=0.15), spaces=views.spaces, lambda_rule=uw.DualAscent(lr=0.01, warmup=100)
 )
 optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3)
 
@@ -30,6 +30,6 @@ for step in range(steps):
     terms.loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    objective.update(terms)  # the dual step: explicit, never inside forward
+    objective.update(terms)  # the dual step on λ
     if step % 20 == 0:
-        print(step, {name: round(value, 3) for name, value in terms.as_dict().items() if "constraint" in name})
+        print(step, {name: round(value, 3) for name, value in terms.as_dict().items() if "invariance_gap" in name})
