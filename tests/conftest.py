@@ -1,3 +1,8 @@
+import os
+
+# Tests run in as many processes as there are cores: each uses one thread. Set before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from pathlib import Path
 
 import pytest

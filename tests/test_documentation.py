@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from claims import CLAIMS
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,5 @@
 """Batches are the images that were asked for, in order, however they are made."""
 
-import multiprocessing
 import os
 import shutil
 import time
@@ -10,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from processes import Child
 from unweave.data import TensorImages, load_images, loading, open_source
 from unweave.data.decode import decode
 from unweave.data.loading import StreamedImages
@@ -170,12 +170,11 @@ def test_batches_reach_the_gpu_whole(folder, cache):
         assert numbers(batch) == index.tolist()
 
 
-def _nice_of_a_worker():
+def nice_of_a_worker():
     before = os.nice(0)
     loading._start_worker(0)
     return os.nice(0) - before
 
 
-def test_workers_have_a_lower_priority_than_the_process_that_trains():
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_nice_of_a_worker) == 5
+def test_workers_have_a_lower_priority_than_the_process_that_trains(tmp_path):
+    assert Child(tmp_path, nice_of_a_worker).wait().returncode == 5

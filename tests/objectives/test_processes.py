@@ -1,15 +1,12 @@
 """Two processes give the loss and the gradients of one process on the whole batch."""
 
-import os
-import socket
-
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from processes import Child, torchrun_environment
 from unweave.objectives import BarlowTwins, DisentangledLoss, DualAscent, SimCLR, VICReg
 
 SPACES = ("content", "color")
@@ -39,10 +36,8 @@ def step(model, rows, base):
     return {"loss": terms.loss.detach(), "lambdas": objective.lambdas, **grads}
 
 
-def work(rank, port, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+def work(rank, folder):
     torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2)
     rows = slice(rank * N // 2, (rank + 1) * N // 2)
     out = {name: step(DistributedDataParallel(Heads()), rows, base) for name, base in BASES.items()}
@@ -53,10 +48,13 @@ def work(rank, port, folder):
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gloo")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(work, (port, folder), nprocs=2)
+    children = [
+        Child(folder / f"child-{rank}", work, rank, folder, env=environment)
+        for rank, environment in enumerate(torchrun_environment(2))
+    ]
+    for child in children:
+        done = child.wait()
+        assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 

@@ -12,8 +12,9 @@ from unweave.reproduce.sprites.run import QUICK, SpritesConfig, row_names, run_s
 from unweave.reproduce.sprites.scores import FACTORS, regression_targets, score_embedding
 from unweave.reproduce.sprites.views import STRENGTHS
 
+SMALL = {name: dataclasses.replace(method, dim=8) for name, method in METHODS.items()}
 TINY = dataclasses.replace(
-    QUICK, methods=METHODS, kinds=SpritesConfig().kinds, size=16, steps=2, batch=8, hidden=8, scored=200
+    QUICK, methods=SMALL, kinds=SpritesConfig().kinds, size=16, steps=2, batch=8, hidden=8, scored=200
 )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,13 @@ class ResultsTable:
             self.rows = [*(row for row in stored["rows"] if self.name(row) not in new), *rows]
             self._write(stored, now - self._counted)
             self._counted = now
+
+    def fill(self, wanted: Sequence[tuple[Any, ...]], make: Callable[..., Row]) -> None:
+        """Makes the rows with these names that do not exist: ``make(*name, title)``, the title such as "2/5"."""
+        todo = [name for name in wanted if name not in self.done]
+        with self.counting():
+            for number, name in enumerate(todo, 1):
+                self.add([make(*name, f"{number}/{len(todo)}")])
 
     @contextmanager
     def counting(self) -> Iterator[None]:

@@ -83,11 +83,11 @@ def run_sprite_spaces(
     wanted = list(row_names(config, seed, only))
     if not wanted:
         raise UnweaveError(f"`only` {only!r} matches no row; a name consists of a method, an ablation and a mode")
-    todo = [name for name in wanted if name not in table.done]
-    with table.counting():
-        for number, (method, ablation, _, _) in enumerate(todo, 1):
-            title = f"{number}/{len(todo)} {method}, {ablation}"
-            table.add([train_row(method, ablation, config, seed, device, out / "runs", title)])
+
+    def make(method: str, ablation: str, mode: str, seed: int, place: str) -> Row:
+        return train_row(method, ablation, config, seed, device, out / "runs", f"{place} {method}, {ablation}")
+
+    table.fill(wanted, make)
     write_report(out, table)
     return table.rows
 

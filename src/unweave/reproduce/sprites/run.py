@@ -8,8 +8,10 @@ Legend: n images.
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -137,12 +139,14 @@ def run_sprites(
         raise UnweaveError(
             f"`only` {only!r} matches no row; a name consists of a method, weights, a rule, a strength and views"
         )
-    todo = [name for name in wanted if tuple(vars(name).values()) not in table.done]
-    with table.counting():
-        data = SpriteData(config, device) if todo else None
-        for number, name in enumerate(todo, 1):
-            assert data is not None
-            table.add([train_row(name, data, config, out / "runs", f"{number}/{len(todo)} {name}")])
+    data = cache(lambda: SpriteData(config, device))
+
+    def make(*parts: Any) -> Row:
+        *fields, place = parts
+        name = RowName(*fields)
+        return train_row(name, data(), config, out / "runs", f"{place} {name}")
+
+    table.fill([astuple(name) for name in wanted], make)
     write_report(out, table)
     return table.rows
 
