@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 import torch
@@ -123,21 +121,6 @@ def test_bad_settings_are_refused_in_one_line(build, words):
     with pytest.raises(UnweaveError, match=words) as error:
         build()
     assert "\n" not in str(error.value)
-
-
-def test_ten_thousand_a_second_on_one_core():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        sprites, index = Sprites(), torch.randint(COUNT, (256,))
-        rates = []
-        for _ in range(12):
-            started = time.process_time()
-            sprites[index]
-            rates.append(256 / (time.process_time() - started))
-    finally:
-        torch.set_num_threads(threads)
-    assert max(rates) > 10_000
 
 
 @pytest.mark.gpu

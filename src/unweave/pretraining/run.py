@@ -67,10 +67,7 @@ def pretrain(
     config = with_settings(preset_named(preset) if config is None else config, settings)
     data, folder = str(data), RunFolder(out)
     source = config.data.open(data)
-    if len(source) < config.training.batch_size:
-        raise UnweaveError(
-            f"`batch_size` {config.training.batch_size} is larger than the number of images in {data}, {len(source)}"
-        )
+    config.training.require_batch(len(source), len(config.views.spaces))
     fabric = config.training.launch.start()
     folder.create()
     _save_config(folder, data, config)

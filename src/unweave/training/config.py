@@ -137,6 +137,16 @@ class TrainConfig:
         if abs(self.seed) >= 2**63:
             raise UnweaveError(f"`seed` must fit into 64 bits, not {self.seed}")
 
+    def require_batch(self, images: int | None, kinds: int, processes: int = 1) -> None:
+        """Raises unless a batch can be made of this many images, kinds of pairs and processes."""
+        batch = self.batch_size
+        if images is not None and images < batch:
+            raise UnweaveError(f"`batch_size` {batch} is larger than the number of images, {images}")
+        if batch < kinds:
+            raise UnweaveError(f"`batch_size` {batch} is too small for {kinds} kinds of pairs")
+        if batch % processes:
+            raise UnweaveError(f"`batch_size` {batch} cannot be divided equally among {processes} processes")
+
     def total_steps(self, images: int) -> int:
         """The number of steps of a run on this many images."""
         return self.steps if self.steps is not None else max(1, round(self.epochs * (images // self.batch_size)))

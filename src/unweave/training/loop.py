@@ -286,11 +286,6 @@ def _check(
     spaces = getattr(encoder, "spaces", views.spaces)
     if spaces != views.spaces:
         raise UnweaveError(f"`views` have the spaces {views.spaces}, `encoder` has {spaces}")
-    batch, length = config.batch_size, len(source) if config.steps is None else _length(source)
-    if length is not None and length < batch:
-        raise UnweaveError(f"`batch_size` {batch} is larger than the number of images, {length}")
-    if batch < len(views.spaces):
-        raise UnweaveError(f"`batch_size` {batch} is too small for {len(views.spaces)} kinds of pairs")
-    if batch % world_size():
-        raise UnweaveError(f"`batch_size` {batch} cannot be divided equally among {world_size()} processes")
+    length = len(source) if config.steps is None else _length(source)
+    config.require_batch(length, len(views.spaces), world_size())
     return config.total_steps(length or 0)
