@@ -20,7 +20,7 @@ def test_logistic_regression_is_scikit_learns(size):
     x = size * (torch.randn(800, 5) + 2 * torch.nn.functional.one_hot(y, 5))
     ours = LogisticRegression().fit(x[:500], y[:500])
     theirs = TheirLogistic(C=1.0, max_iter=2000, tol=1e-8).fit(x[:500].numpy(), y[:500].numpy())
-    centred = ours.weight.detach() - ours.weight.detach().mean(1, keepdim=True)
+    centred = ours.weight - ours.weight.mean(1, keepdim=True)
     torch.testing.assert_close(centred, torch.from_numpy(theirs.coef_.T).double(), atol=2e-2, rtol=2e-2)
     assert ours.score(x[500:], y[500:]) == pytest.approx(theirs.score(x[500:].numpy(), y[500:].numpy()), abs=0.01)
 
@@ -32,3 +32,15 @@ def test_directions_of_little_variance_contribute_little():
     assert (
         RidgeRegression().fit(features[:500], y[:500, None].float()).score(features[500:], y[500:, None].float()) < 0.1
     )
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_logistic_regression_reaches_scikit_learns_optimum(classes, shift):
+    y = torch.randint(classes, (600,))
+    x = (torch.randn(600, 5) + 2 * torch.nn.functional.one_hot(y, 5)).double() + shift
+    ours = LogisticRegression(C=0.3).fit(x[:400], y[:400])
+    theirs = TheirLogistic(C=0.3, max_iter=10_000, tol=1e-10).fit((x[:400] - shift).numpy(), y[:400].numpy())
+    expected = torch.from_numpy(theirs.predict_proba((x[400:] - shift).numpy()))
+    torch.testing.assert_close(ours.predict_probability(x[400:]), expected, atol=1e-4, rtol=0)
+    assert torch.equal(ours.predict(x[400:]), torch.from_numpy(theirs.predict((x[400:] - shift).numpy())))

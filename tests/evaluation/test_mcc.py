@@ -15,3 +15,9 @@ def test_monotone_maps_and_order_do_not_matter_and_noise_tells_nothing():
     true = torch.randn(2000, 3)
     assert mcc(-true[:, [2, 0, 1]].exp(), true) > 0.999
     assert mcc(torch.randn(2000, 3), true) < 0.1
+
+
+def test_ties_have_average_ranks_as_in_scipy():
+    true = torch.randint(4, (300, 1)).float()
+    recovered = true + torch.randint(2, (300, 1))
+    assert abs(mcc(recovered, true) - abs(spearmanr(recovered[:, 0], true[:, 0]).statistic)) < 1e-12

@@ -116,3 +116,17 @@ def test_bad_input(call):
     with pytest.raises(UnweaveError) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_a_code_without_scatter_within_classes_is_perfect():
+    """An integer column predicts itself, and a one-hot code its class."""
+    y = torch.arange(600) % 6
+    for code in (y[:, None].float(), torch.nn.functional.one_hot(y, 6).float(), 1e-3 * y[:, None] + 5.0):
+        assert ClassProbe().fit(code[:300], y[:300]).score(code[300:], y[300:]) == 1
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0, 1e6])
+def test_from_a_constant_the_most_common_class_is_predicted(value):
+    y = (torch.arange(400) % 4 == 0).long()
+    constant = torch.full((400, 5), value)
+    assert ClassProbe().fit(constant, y).score(constant, y) == 0.75

@@ -41,7 +41,7 @@ class RidgeRegression:
 
 
 class LogisticRegression:
-    """min C·Σ cross entropy + ½‖w‖² over all classes together: scikit-learn's ``LogisticRegression``.
+    """min C·Σ cross entropy + ½‖w‖²: scikit-learn's ``LogisticRegression``, with one logit for two classes.
 
     Examples:
         >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
@@ -50,39 +50,55 @@ class LogisticRegression:
         1.0
     """
 
-    def __init__(self, C: float = 1.0, iterations: int = 200) -> None:
+    def __init__(self, C: float = 1.0, iterations: int = 1000) -> None:
         self.C, self.iterations = C, iterations
 
     def fit(self, x: Tensor, y: Tensor) -> "LogisticRegression":
         """Features (n, d) and classes (n,) from 0; returns itself."""
         x = x.double()
-        classes = int(y.max()) + 1
-        self.weight = torch.zeros(x.shape[1], classes, dtype=x.dtype, device=x.device, requires_grad=True)
-        self.bias = torch.zeros(classes, dtype=x.dtype, device=x.device, requires_grad=True)
+        centre = x.mean(0)  # the intercept has no penalty, so centring changes nothing but the speed
+        x = x - centre
+        classes = max(2, int(y.max()) + 1)
+        logits = 1 if classes == 2 else classes
+        weight = torch.zeros(x.shape[1], logits, dtype=x.dtype, device=x.device, requires_grad=True)
+        bias = torch.zeros(logits, dtype=x.dtype, device=x.device, requires_grad=True)
         solver = torch.optim.LBFGS(
-            [self.weight, self.bias],
+            [weight, bias],
             max_iter=self.iterations,
-            tolerance_grad=1e-6,
-            tolerance_change=1e-10,
-            history_size=10,
+            tolerance_grad=1e-8,
+            tolerance_change=1e-12,
+            history_size=20,
             line_search_fn="strong_wolfe",
         )
 
         def closure() -> Tensor:
             solver.zero_grad()
+            scores = x @ weight + bias
+            if logits == 1:
+                loss = F.binary_cross_entropy_with_logits(scores[:, 0], y.to(x.dtype))
+            else:
+                loss = F.cross_entropy(scores, y)
             # Divided by n: the same minimum, and step sizes that do not depend on the number of rows.
-            loss = F.cross_entropy(x @ self.weight + self.bias, y) + self.weight.square().sum() / (2 * self.C * len(x))
+            loss = loss + weight.square().sum() / (2 * self.C * len(x))
             loss.backward()
             return loss
 
         with torch.enable_grad():
             solver.step(closure)
+        self.weight, self.bias = weight.detach(), bias.detach() - centre @ weight.detach()
         return self
 
     @torch.no_grad()
+    def predict_probability(self, x: Tensor) -> Tensor:
+        """The probability of each class, (n, k)."""
+        scores = x.double() @ self.weight + self.bias
+        if scores.shape[1] > 1:
+            return scores.softmax(1)
+        return torch.cat([-scores, scores], 1).sigmoid()
+
     def predict(self, x: Tensor) -> Tensor:
         """The class of each row."""
-        return (x.double() @ self.weight + self.bias).argmax(1)
+        return self.predict_probability(x).argmax(1)
 
     def score(self, x: Tensor, y: Tensor) -> float:
         """Accuracy."""

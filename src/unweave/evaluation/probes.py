@@ -15,6 +15,8 @@ from torch import Tensor
 from unweave.errors import UnweaveError
 
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+ROUNDING = 1e-12
+"""Below this fraction a variation is taken for rounding."""
 
 
 class _Probe:
@@ -111,6 +113,11 @@ class ClassProbe(_Probe):
         return y
 
     def _solve(self, x: Tensor, y: Tensor, penalties: Sequence[float]) -> list[tuple[Tensor, Tensor]]:
+        centre = x.mean(0)
+        x = x - centre
+        total = x.square().mean()
+        if total.sqrt() <= ROUNDING * centre.abs().max():  # constant features: what is left is rounding
+            x, total = torch.zeros_like(x), torch.ones_like(total)
         member = (y[:, None] == self.classes).double()
         counts = member.sum(0).clamp(min=1e-9)
         means = (member.T @ x) / counts[:, None]
@@ -120,10 +127,11 @@ class ClassProbe(_Probe):
         rotated = means @ vectors
         solutions = []
         for penalty in penalties:
-            shrunk = (1 - penalty) * values + penalty * values.mean() + torch.finfo(x.dtype).tiny
+            # A code may have no scatter within classes at all: a small part of the total variance is added.
+            shrunk = (1 - penalty) * values + penalty * values.mean() + ROUNDING * total
             coef = vectors @ (rotated / shrunk).T
             intercept = -0.5 * (rotated.square() / shrunk).sum(1) + (counts / len(x)).log()
-            solutions.append((coef, intercept))
+            solutions.append((coef, intercept - centre @ coef))
         return solutions
 
     def predict(self, x: Tensor) -> Tensor:
