@@ -41,6 +41,17 @@ def test_resized_crop(photos, mode, levels, size):
     assert_close(ours, [x if mode == "bilinear" else x.clamp(0, 1) for x in theirs], levels + 0.01)
 
 
+@pytest.mark.parametrize("size", [32, 160])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_crops_of_other_floats_are_those_of_float32(photos, size, dtype):
+    crop = A.RandomResizedCrop(size, interpolation="bicubic")
+    expected, found = (
+        crop(x, generator=torch.Generator().manual_seed(1)) for x in (as_float(photos), (photos / 255).to(dtype))
+    )
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(8, 70), st.integers(8, 70), st.integers(1, 90), st.sampled_from(["bilinear", "bicubic"]), st.data())
 def test_resized_crop_of_any_window(height, width, size, mode, data):

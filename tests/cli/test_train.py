@@ -155,8 +155,8 @@ def test_unreadable_images_of_all_processes_are_in_one_list(photo_folder, tmp_pa
     ]
     first, _ = [child.wait() for child in children]
     assert first.returncode == 0, first.stderr
-    lines = (tmp_path / "run" / "unreadable.txt").read_text().splitlines()
-    assert {line.split("\t")[0] for line in lines} == bad
+    lines = (tmp_path / "run" / "unreadable.jsonl").read_text().splitlines()
+    assert {json.loads(line)["name"] for line in lines} == bad
     assert len(lines) == len(bad)
     assert "6 images could not be read" in first.stderr
 

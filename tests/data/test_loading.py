@@ -92,32 +92,31 @@ def spoiled(folder, tmp_path, which):
 @pytest.mark.parametrize("cache", ["ram", "none"])
 def test_the_next_readable_image_stands_in_for_one_that_is_not(folder, tmp_path, cache):
     path = spoiled(folder, tmp_path, (3, 10, 11, 74))
-    unreadable = UnreadableImages(N, 0.1, tmp_path / "unreadable.txt")
+    unreadable = UnreadableImages(N, 0.1, tmp_path / "unreadable.jsonl")
     images = load_images(open_source(path), SIZE, cache=cache, workers=2, unreadable=unreadable)
     (batch,) = images.batches([torch.tensor([2, 3, 10, 11, 12, 74])], torch.device("cpu"))
     assert numbers(batch) == [2, 4, 12, 12, 12, 0]
-    lines = sorted((tmp_path / "unreadable.txt").read_text().splitlines())
-    assert lines == [
-        "003.png\tthe file is empty",
-        "010.png\tnot an image, or of a format that Pillow does not know",
-        "011.png\tthe file is empty",
-        "074.png\tnot an image, or of a format that Pillow does not know",
-    ]
-    assert len(UnreadableImages(N, 0.1, tmp_path / "unreadable.txt")) == 4
+    again = UnreadableImages(N, 0.1, tmp_path / "unreadable.jsonl")
+    assert sorted(again.found) == [3, 10, 11, 74]
+    assert again.found[3] == ("003.png", "the file is empty")
+    assert again.found[10][1].startswith("not an image")
 
 
-@pytest.mark.parametrize("cache", ["ram", "none"])
-def test_too_many_bad_ones_stop_the_run_in_one_line(folder, tmp_path, cache):
+@pytest.mark.parametrize(("cache", "listed"), [("ram", 20), ("none", 8)])
+def test_too_many_bad_ones_stop_the_run_in_one_line_and_a_cache_lists_them_all(folder, tmp_path, cache, listed):
     path = spoiled(folder, tmp_path, range(20))
-    unreadable = UnreadableImages(N, 0.1, tmp_path / "unreadable.txt")
+    unreadable = UnreadableImages(N, 0.1, tmp_path / "unreadable.jsonl")
 
     def read_all():
         images = load_images(open_source(path), SIZE, cache=cache, workers=2, unreadable=unreadable)
         list(images.batches([torch.arange(N)], torch.device("cpu")))
 
-    with pytest.raises(UnweaveError, match=r"8 of 75 images cannot be read, more than `max_bad` 0.1 allows") as error:
+    with pytest.raises(
+        UnweaveError, match=rf"{listed} of 75 images cannot be read, more than `max_bad` 0.1 allows"
+    ) as error:
         read_all()
     assert "\n" not in str(error.value)
+    assert len(UnreadableImages(N, 1.0, tmp_path / "unreadable.jsonl")) == listed
 
 
 def test_a_folder_removed_while_it_is_read_is_one_line(folder, tmp_path):

@@ -1,6 +1,7 @@
 """The model of a run gives the same features from its folder, its export and ONNX."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -11,6 +12,7 @@ import unweave as uw
 import unweave.augment as A
 from processes import Child
 from small_runs import CPU, photo_config, pretrain
+from unweave.cli.main import main
 from unweave.data import open_source
 from unweave.data.decode import decode
 from unweave.data.sources.base import MISSING
@@ -119,10 +121,55 @@ def test_unreadable_images_have_no_row(trained, photo_folder, tmp_path):
         embed_images(uw.load(trained), source, tmp_path / "z.parquet", workers=0)
     assert not list(tmp_path.glob("*z.parquet*"))
     unreadable = embed_images(uw.load(trained), source, tmp_path / "z.parquet", workers=0, max_bad=0.5)
-    assert list(unreadable.reasons) == ["2.jpg"]
+    assert list(unreadable.found) == [2]
     table = pq.read_table(tmp_path / "z.parquet")
     assert table["path"].to_pylist() == ["0.jpg", "1.jpg", "3.jpg", "4.jpg"]
     assert table["label"].to_pylist() == [None] * 4
+
+
+def test_images_are_identified_by_number_where_paths_repeat(trained, photo_folder, tmp_path):
+    """In Parquet files of data sets with one folder per class, file names repeat."""
+    good = sorted(photo_folder.rglob("*.jpg"))[0].read_bytes()
+    rows = [{"bytes": good if i != 3 else b"broken", "path": f"image_{i % 2}.jpg"} for i in range(8)]
+    pq.write_table(pa.table({"image": rows, "label": list(range(8))}), tmp_path / "x.parquet")
+    unreadable = embed_images(
+        uw.load(trained), open_source(tmp_path / "x.parquet"), tmp_path / "z.parquet", workers=0, max_bad=0.2
+    )
+    assert list(unreadable.found) == [3]
+    assert pq.read_table(tmp_path / "z.parquet")["label"].to_pylist() == [0, 1, 2, 4, 5, 6, 7]
+
+
+HOSTILE = [
+    "tab\there.jpg",
+    "new\nline.jpg",
+    "[/b]markup[red].jpg",
+    "quote'\".jpg",
+    b"bytes\xff\xfe.jpg".decode("utf-8", "surrogateescape"),
+]
+
+
+def test_hostile_names_keep_their_rows_and_are_listed_readably(trained, photo_folder, tmp_path, capfd):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    good = sorted(photo_folder.rglob("*.jpg"))
+    for name, file in zip(HOSTILE, good, strict=False):
+        for path in (folder / name, folder / "zzz" / name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(file.read_bytes())
+        (folder / "zzz" / name).touch()
+    out = tmp_path / "z.parquet"
+    arguments = ["embed", str(trained), str(folder), "--out", str(out), "--workers", "0", "--max-bad", "1"]
+    assert main(arguments) == 0
+    table = pq.read_table(out)
+    assert len(table) == len(HOSTILE)
+    source = open_source(folder)
+    names = [source.name(i) for i in range(len(source)) if not source.name(i).startswith("zzz")]
+    model = uw.load(trained)
+    for name, row in zip(names, table["content"].to_pylist(), strict=True):
+        torch.testing.assert_close(torch.tensor(row), model.embed(folder / name)["content"], atol=1e-4, rtol=1e-3)
+    listed = capfd.readouterr().err
+    assert "[/b]markup[red].jpg" in listed
+    assert "\\udcff" in listed or "\\xff" in listed
 
 
 def test_folders_that_are_not_runs(tmp_path, trained):

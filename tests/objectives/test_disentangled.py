@@ -123,6 +123,8 @@ def test_h_is_ignored_and_terms_become_plain_numbers():
         (lambda o: o(embeddings(), embeddings(12), shared()), r"\(24, 6\) and \(12, 6\)"),
         (lambda o: o(embeddings(), embeddings(), shared(20)), "20 entries"),
         (lambda o: o(embeddings(), embeddings(), shared(kinds=2)), "'spatial'"),
+        (lambda o: o(embeddings(), embeddings(), shared() + 1), "`shared` must be between 0 and 2"),
+        (lambda o: o(embeddings(), embeddings(), shared() - 1), "`shared` must be between 0 and 2"),
         (lambda o: DisentangledLoss(SimCLR(), spaces=("color", "content")), "first"),
         (
             lambda o: DisentangledLoss(SimCLR(), spaces=SPACES, lambda_rule=FixedWeights(start={"content": 1.0})),

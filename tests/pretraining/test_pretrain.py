@@ -125,7 +125,8 @@ def test_bad_images_are_listed_and_too_many_stop_the_run(photo_folder, tmp_path)
         pretrain(spoiled, tmp_path / "strict")
     done = pretrain(spoiled, tmp_path / "run", max_bad=0.05, epochs=1)
     assert done.steps == 5
-    assert (tmp_path / "run" / "unreadable.txt").read_text() == "old/zero.jpg\tthe file is empty\n"
+    [listed] = (tmp_path / "run" / "unreadable.jsonl").read_text().splitlines()
+    assert json.loads(listed) == {"index": 60, "name": "old/zero.jpg", "reason": "the file is empty"}
 
 
 def test_a_finished_run_says_so(photo_folder, base, capfd):

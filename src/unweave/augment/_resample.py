@@ -74,7 +74,7 @@ def crop_one_by_one(
     windows = torch.stack([top, left, height, width, flip.to(top.dtype)], 1).int().tolist()
     for to, image, (y, x, h, w, mirror) in zip(out, images, windows, strict=True):
         window = image[None, :, y : y + h, x : x + w]
-        window = window.float() / 255 if images.dtype == torch.uint8 else window
+        window = window.float() / 255 if images.dtype == torch.uint8 else window.float()
         resized = F.interpolate(window, size, mode=filter, antialias=True)[0]
         to.copy_(resized.flip(-1) if mirror else resized)
     return out

@@ -40,9 +40,10 @@ def embed(
 
     check_exists(data, root)
     import torch
-    from rich.console import Console
 
+    from unweave.console import message_console
     from unweave.data import open_source
+    from unweave.data.unreadable import printable
     from unweave.inference import embed_images, load
     from unweave.training import ProgressBar
 
@@ -55,10 +56,10 @@ def embed(
             model, source, out, batch_size=batch_size, device=device, workers=workers, max_bad=max_bad,
             on_progress=bar.advance,
         )  # fmt: skip
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = message_console()
     console.print(f"{len(source) - len(unreadable):,} images in {out}: h, {', '.join(model.spaces)}")
-    for name, reason in list(unreadable.reasons.items())[:10]:
-        console.print(f"not readable: {name}: {reason}")
+    for name, reason in list(unreadable.found.values())[:10]:
+        console.print(f"not readable: {printable(name)}: {reason}")
     if len(unreadable) > 10:
         console.print(f"and {len(unreadable) - 10} more")
 

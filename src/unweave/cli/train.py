@@ -27,7 +27,7 @@ def train(
     """Learn content, spatial and appearance spaces from your own images.
 
     The same command resumes a run that was stopped. The run's folder contains config.yaml, checkpoint.safetensors,
-    metrics.jsonl and, if there are any, unreadable.txt with the images that could not be read.
+    metrics.jsonl and, if there are any, unreadable.jsonl with the images that could not be read.
 
     Args:
         data: Folder of images, Parquet files (a file, a folder, a glob), or the name of a torchvision data set with

@@ -94,11 +94,12 @@ def load_images(
         return streamed
     store = torch.empty(len(source), 3, size, size, dtype=torch.uint8, device=kept_on)
     start = 0
-    for chunk in streamed.chunks(torch.arange(len(source)).split(streamed.chunk)):
-        store[start : start + len(chunk)].copy_(chunk, non_blocking=True)
-        start += len(chunk)
-        if on_progress:
-            on_progress(start)
+    with unreadable.deferred():
+        for chunk in streamed.chunks(torch.arange(len(source)).split(streamed.chunk)):
+            store[start : start + len(chunk)].copy_(chunk, non_blocking=True)
+            start += len(chunk)
+            if on_progress:
+                on_progress(start)
     return TensorImages(store)
 
 
@@ -186,7 +187,7 @@ class StreamedImages:
         if decoded.bad:
             self.source.check()
         for i, reason in decoded.bad:
-            self.unreadable.add(self.source.name(i), reason)
+            self.unreadable.add(i, self.source.name(i), reason)
         if decoded.lost:
             i, reason = decoded.bad[-1]
             raise UnweaveError(

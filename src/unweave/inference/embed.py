@@ -12,7 +12,7 @@ from torch import Tensor
 from unweave._version import __version__
 from unweave.data.loading import StreamedImages
 from unweave.data.resources import default_workers
-from unweave.data.sources.base import MISSING, Source
+from unweave.data.sources.base import MISSING, Source, escape_name
 from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError
 from unweave.files import atomic_write
@@ -81,20 +81,19 @@ def _tables(
     done = 0
     for index, images in zip(order, stream.batches(order, device), strict=True):
         done += len(index)
-        names = [source.name(i) for i in index.tolist()]
-        kept = [row for row, name in enumerate(names) if name not in unreadable.reasons]
+        kept = [row for row, i in enumerate(index.tolist()) if i not in unreadable]
         if kept:
             with torch.inference_mode():
                 features = model(images[kept])
-            yield _table(source, index[kept].tolist(), [names[row] for row in kept], features)
+            yield _table(source, index[kept].tolist(), features)
         if on_progress:
             on_progress(done)
 
 
-def _table(source: Source, numbers: list[int], names: list[str], features: dict[str, Tensor]) -> pa.Table:
+def _table(source: Source, numbers: list[int], features: dict[str, Tensor]) -> pa.Table:
     labels = [None if source.labels is None else source.labels[i] for i in numbers]
     columns: dict[str, Any] = {
-        "path": pa.array(names, pa.string()),
+        "path": pa.array([escape_name(source.name(i)) for i in numbers], pa.string()),
         "label": pa.array([None if label == MISSING else label for label in labels], pa.int64()),
     }
     for space, z in features.items():

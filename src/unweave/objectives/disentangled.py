@@ -227,6 +227,12 @@ class DisentangledLoss(Described, Objective):
                 )
         if n < 2:
             raise UnweaveError(f"a batch of {n} images has no negatives; use at least 2 images")
+        if shared.device.type == "cpu":  # elsewhere the check would wait for the device
+            low, high = (int(value) for value in shared.aminmax())
+            if low < 0 or high >= len(self.spaces):
+                raise UnweaveError(
+                    f"`shared` must be between 0 and {len(self.spaces) - 1}, the number of groups, not {low} to {high}"
+                )
 
 
 def _full_precision(z: Tensor) -> Tensor:

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from rich.console import Console
 
 from unweave._version import __version__
 from unweave.augment import Views
+from unweave.console import message_console
 from unweave.data import load_images, open_source
 from unweave.data.sources.base import MISSING, Source, Subset
 from unweave.data.sources.folder import FolderImages
@@ -72,7 +72,7 @@ def pretrain(
     folder.create()
     _save_config(folder, data, config)
 
-    console = Console(stderr=True, quiet=rank() != 0 or not progress, soft_wrap=True, highlight=False)
+    console = message_console(quiet=rank() != 0 or not progress)
     console.print(_summary(data, source, fabric))
     # Decoding comes last: it can take long, and the user's mistakes should show before.
     phases = _phases(config, folder)
@@ -166,7 +166,7 @@ def _decode(
         )
 
 
-def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder, console: Console) -> Encoder:
+def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder, console: Any) -> Encoder:
     init = config.start.init
     torch.manual_seed(config.training.seed)
     try:
@@ -200,7 +200,7 @@ def _read_init(init: str) -> dict[str, torch.Tensor]:
 
 
 def _probe(
-    source: Source, config: PretrainConfig, views: Views, steps_per_epoch: int, console: Console
+    source: Source, config: PretrainConfig, views: Views, steps_per_epoch: int, console: Any
 ) -> OnlineProbe | None:
     """On some labelled images, where there are any."""
     settings = config.evaluation
@@ -218,7 +218,7 @@ def _probe(
     unreadable = UnreadableImages(len(chosen), 1.0)
     size, workers = config.views.size, config.data.workers
     decoded = load_images(chosen, size, cache="ram", workers=workers, unreadable=unreadable)
-    kept = [i for i in range(len(chosen)) if chosen.name(i) not in unreadable.reasons]
+    kept = [i for i in range(len(chosen)) if i not in unreadable]
     labels = torch.tensor(chosen.labels)[kept]
     if len(kept) < 20 or len(labels.unique()) < 2:
         console.print(f"too few labelled images for a probe: {len(kept)} of {len(labels.unique())} classes")

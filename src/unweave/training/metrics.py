@@ -1,15 +1,14 @@
 """A run's metrics as a file of JSON lines, and its progress bar."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from unweave.console import message_console
 from unweave.distributed import rank
 from unweave.errors import UnweaveError
 
@@ -70,7 +69,7 @@ class ProgressBar:
     """
 
     def __init__(self, steps: int, first: int, description: str, *, show: bool, step: str = "step") -> None:
-        self._console = Console(file=sys.stderr)
+        self._console = message_console()
         self._show, self._steps, self._text = show, steps, ""
         self._live = show and self._console.is_terminal
         self._step, self._description, self._tenths = step, description, first * 10 // max(1, steps)
@@ -109,7 +108,7 @@ class ProgressBar:
             self._tenths = tenths
             line = f"{self._description}: {self._step} {step} of {self._steps}"
             line = "  ".join(filter(None, (line, self._text, self._left(step))))
-            self._console.print(line, soft_wrap=True, highlight=False)
+            self._console.print(line)
 
     def _left(self, step: int) -> str:
         seconds = (time.perf_counter() - self._started) / max(1, step - self._first) * (self._steps - step)

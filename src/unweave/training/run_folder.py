@@ -36,7 +36,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.jsonl"
         self.tensorboard = self.path / "tensorboard"
         self.config = self.path / "config.yaml"
-        self.unreadable = self.path / "unreadable.txt"
+        self.unreadable = self.path / "unreadable.jsonl"
         self.exported_weights = self.path / "model.safetensors"
         self.exported_model = self.path / "model.json"
         self.onnx = self.path / "model.onnx"

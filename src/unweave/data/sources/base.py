@@ -52,6 +52,21 @@ class Source(Protocol):
         ...
 
 
+def escape_name(name: str) -> str:
+    r"""A name as valid Unicode: undecodable bytes become ``\xNN``, and backslashes are doubled in such a name.
+
+    Examples:
+        >>> escape_name("a.jpg"), escape_name(b"\xff.jpg".decode("utf-8", "surrogateescape"))
+        ('a.jpg', '\\xff.jpg')
+    """
+    try:
+        name.encode("utf-8")
+        return name
+    except UnicodeEncodeError:
+        doubled = name.replace("\\", "\\\\")
+        return doubled.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class Subset:
     """Some images of a source, in the order of ``index``."""
 
