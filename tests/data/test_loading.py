@@ -11,7 +11,7 @@ from PIL import Image
 
 from processes import Child
 from unweave.data import TensorImages, load_images, loading, open_source
-from unweave.data.decode import decode
+from unweave.data.decode import Decoder, decode
 from unweave.data.loading import StreamedImages
 from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError
@@ -61,7 +61,7 @@ def test_workers_that_are_ahead_leave_alone_what_is_being_read(folder, monkeypat
 
 def test_small_images_travel_in_larger_chunks(folder, monkeypatch):
     source = open_source(folder)
-    assert StreamedImages(source, SIZE, 0, UnreadableImages(N, 0.0)).chunk == 32
+    assert StreamedImages(source, Decoder(size=SIZE), 0, UnreadableImages(N, 0.0)).chunk == 32
     monkeypatch.setattr(loading, "CHUNK_BYTES", 60 * 3 * SIZE**2)
     images = load_images(source, SIZE, cache="none", workers=0)
     assert images.chunk == 60

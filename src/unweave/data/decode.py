@@ -1,6 +1,6 @@
-"""One image, from encoded bytes to a uint8 RGB square.
+"""One image, from encoded bytes to a uint8 square.
 
-    bytes, a path or a PIL image ─► upright, 8 bits, RGB ─► central square, resized ─► (size, size, 3) uint8
+    bytes, a path or a PIL image ─► upright, 8 bits, its channels ─► central square, resized ─► (size, size, c) uint8
 
 16-bit, CMYK, palette, transparent, animated and EXIF-rotated images are converted. An image that cannot be read raises
 ``UnreadableImageError`` with the reason.
@@ -8,7 +8,7 @@
 
 import io
 import warnings
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch.nn.functional import interpolate
 
+from unweave.data.config import MAX_PIXELS
 from unweave.data.sources.base import Encoded
 from unweave.data.unreadable import UnreadableImageError
 
@@ -24,49 +25,122 @@ SUFFIXES = frozenset((
     ".jp2", ".avif", ".tga", ".ico",
 ))  # fmt: skip
 """Suffixes of files that are taken for images."""
-MAX_PIXELS = 2**29
-"""Larger images are refused before they are decompressed; 20,000 × 20,000 is below."""
+ARRAYS = ".npy"
+"""Suffix of numpy arrays (h, w) or (h, w, c), which may have any number of channels."""
+NUMPY_MAGIC = b"\x93NUMPY"
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+"""Pillow's mode for each number of channels; other numbers need arrays."""
 
 
-def decode(encoded: Encoded, size: int) -> np.ndarray:
-    """The central square of an image as (size, size, 3) uint8.
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """How images are decoded: the central square, resized with an antialiased bicubic filter, as uint8."""
 
-    A JPEG is decoded straight to an eighth, a quarter or a half of its size where that is still at least ``size``.
+    size: int
+    """Side in pixels."""
+    channels: int = 3
+    """1 is gray, 3 RGB (transparent pixels on white), 4 RGBA; other numbers are read from numpy arrays."""
+    reduced: bool = False
+    """Decode a JPEG at an eighth, a quarter or a half of its size where that is at least ``size``: faster, and slightly
+    different from decoding the whole."""
+    max_pixels: int = MAX_PIXELS
+    """Larger images are unreadable; they are not decompressed."""
+
+    def __call__(self, encoded: Encoded) -> np.ndarray:
+        """(size, size, channels) uint8."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Pillow warns of broken EXIF data and similar
+                return self._decode(encoded)
+        except UnreadableImageError:
+            raise
+        except FileNotFoundError:
+            raise UnreadableImageError("no such file") from None
+        except OSError as error:
+            raise UnreadableImageError(_one_line(error.strerror or str(error))) from None
+        # For damaged files Pillow's readers raise nearly any error: struct.error, KeyError, SyntaxError, …
+        except Exception as error:
+            raise UnreadableImageError(_one_line(str(error) or type(error).__name__)) from None
+
+    def _decode(self, encoded: Encoded) -> np.ndarray:
+        if isinstance(encoded, Image.Image):
+            image = encoded
+        else:
+            data = encoded if isinstance(encoded, bytes) else encoded.read_bytes()
+            if not data:
+                raise UnreadableImageError("the file is empty")
+            if data.startswith(NUMPY_MAGIC):
+                return _square(self._array(data), self.size)
+            image = _open(data, self.max_pixels)
+        self._check(image.width, image.height)
+        if self.channels not in MODES:
+            raise UnreadableImageError(f"an image file does not have {self.channels} channels: use numpy arrays (.npy)")
+        if self.reduced and image is not encoded:  # never the caller's own image, which it would change
+            image.draft("RGB", (self.size, self.size))
+        converted = _as_rgb(image) if self.channels == 3 else _as_mode(image, MODES[self.channels])
+        pixels = np.array(_upright(converted, image))
+        return _square(pixels if pixels.ndim == 3 else pixels[..., None], self.size)
+
+    def _array(self, data: bytes) -> np.ndarray:
+        """An array (h, w) or (h, w, c) as uint8; floats are in [0, 1], 16-bit numbers are scaled."""
+        version = np.lib.format.read_magic(stream := io.BytesIO(data))
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        if len(shape) not in (2, 3):
+            raise UnreadableImageError(f"an array of the shape {shape} is not an image (h, w) or (h, w, channels)")
+        self._check(shape[1], shape[0])
+        pixels = np.load(io.BytesIO(data), allow_pickle=False)
+        pixels = pixels if pixels.ndim == 3 else pixels[..., None]
+        if pixels.shape[2] != self.channels:
+            raise UnreadableImageError(f"the array has {pixels.shape[2]} channels, not {self.channels}")
+        if dtype == np.uint8:
+            return pixels
+        if dtype == np.uint16:
+            return (pixels / 257).round().astype(np.uint8)
+        if dtype.kind == "f":
+            return (np.nan_to_num(pixels) * 255).clip(0, 255).round().astype(np.uint8)
+        raise UnreadableImageError(f"an array of {dtype} is not an image: use uint8, uint16 or float")
+
+    def _check(self, width: int, height: int) -> None:
+        if width * height > self.max_pixels:
+            raise UnreadableImageError(f"{width}×{height} pixels are more than {self.max_pixels:,} (see `max_pixels`)")
+        if width * height == 0:
+            raise UnreadableImageError("the image has no pixels")
+
+
+def decode(encoded: Encoded, size: int, **options: Any) -> np.ndarray:
+    """The central square of an image as (size, size, channels) uint8; ``options`` are those of ``Decoder``.
 
     Examples:
         >>> decode(Image.new("L", (40, 20), 200), 8).shape
         (8, 8, 3)
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of broken EXIF data and similar
-            image = encoded if isinstance(encoded, Image.Image) else _open(encoded)
-            if image.width * image.height > MAX_PIXELS:
-                raise UnreadableImageError(f"{image.width}×{image.height} pixels are more than {MAX_PIXELS:,}")
-            image.draft("RGB", (size, size))
-            return _square(_upright(_as_rgb(image), image), size)
-    except UnreadableImageError:
-        raise
-    except FileNotFoundError:
-        raise UnreadableImageError("no such file") from None
-    # For damaged files Pillow's readers raise nearly any error: struct.error, KeyError, SyntaxError, …
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UnreadableImageError(reason if len(reason) < 160 else reason[:157] + "…") from None
+    return Decoder(size=size, **options)(encoded)
 
 
-def _open(encoded: bytes | Path) -> Image.Image:
-    data = encoded if isinstance(encoded, bytes) else encoded.read_bytes()
-    if not data:
-        raise UnreadableImageError("the file is empty")
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) < 160 else text[:157] + "…"
+
+
+def _open(data: bytes, max_pixels: int) -> Image.Image:
     before = Image.MAX_IMAGE_PIXELS
-    Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+    Image.MAX_IMAGE_PIXELS = max_pixels
     try:
         return Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
         raise UnreadableImageError("not an image, or of a format that Pillow does not know") from None
+    except Image.DecompressionBombError:
+        raise UnreadableImageError(f"the image has more than {max_pixels:,} pixels (see `max_pixels`)") from None
     finally:
         Image.MAX_IMAGE_PIXELS = before
+
+
+def _as_mode(image: Image.Image, mode: str) -> Image.Image:
+    """Gray or RGBA of 8 bits."""
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = _from_deep_gray(image)
+    return image.convert(mode)
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
@@ -99,15 +173,17 @@ def _upright(rgb: Image.Image, original: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(rgb)
 
 
-def _square(image: Image.Image, size: int) -> np.ndarray:
-    """The central square, resized with an antialiased bicubic filter: torch's equals Pillow's and is faster."""
-    side = min(image.size)
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    if image.size == (size, size):
-        return np.array(image)
-    if side >= 4 * size:  # Pillow reduces by block averages first
-        box = (left, top, left + side, top + side)
-        return np.array(image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=2.0))
-    pixels = torch.from_numpy(np.array(image)[top : top + side, left : left + side])
-    resized = interpolate(pixels.permute(2, 0, 1)[None], (size, size), mode="bicubic", antialias=True)
-    return resized[0].permute(1, 2, 0).numpy()
+def _square(pixels: np.ndarray, size: int) -> np.ndarray:
+    """The central square of an array (h, w, c), resized: torch's filter equals Pillow's and is faster."""
+    height, width, channels = pixels.shape
+    side = min(height, width)
+    left, top = (width - side) // 2, (height - side) // 2
+    square = np.ascontiguousarray(pixels[top : top + side, left : left + side])
+    if side == size:
+        return square
+    if side >= 4 * size and channels in (1, 3, 4):  # Pillow reduces by block averages first
+        image = Image.fromarray(square if channels > 1 else square[..., 0])
+        resized = np.array(image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2.0))
+        return resized if resized.ndim == 3 else resized[..., None]
+    batch = torch.from_numpy(square).permute(2, 0, 1)[None]
+    return interpolate(batch, (size, size), mode="bicubic", antialias=True)[0].permute(1, 2, 0).numpy()

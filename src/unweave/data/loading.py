@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from unweave.data.batches import TensorImages
-from unweave.data.config import Cache
-from unweave.data.decode import decode
+from unweave.data.config import MAX_PIXELS, Cache
+from unweave.data.decode import Decoder
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.resources import available_memory, default_workers, free_shared_memory
 from unweave.data.sources.base import Source
@@ -59,6 +59,9 @@ def load_images(
     source: Source,
     size: int,
     *,
+    channels: int = 3,
+    reduced: bool = False,
+    max_pixels: int = MAX_PIXELS,
     cache: Cache = "auto",
     workers: int | None = None,
     device: torch.device | str = "cpu",
@@ -70,6 +73,9 @@ def load_images(
     Args:
         source: the encoded images, from ``open_source``.
         size: each image's central square is resized to this side.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA; other numbers are read from numpy arrays.
+        reduced: decode JPEG files at a fraction of their size where that suffices: faster, slightly different pixels.
+        max_pixels: larger images are unreadable.
         cache: where decoded images are kept: in the GPU's memory, in the machine's, nowhere, or wherever they fit.
         workers: processes that decode; by default one for each core.
         device: the device of the batches.
@@ -88,11 +94,12 @@ def load_images(
     device = torch.device(device)
     workers = default_workers() if workers is None else workers
     unreadable = UnreadableImages(len(source), 0.0) if unreadable is None else unreadable
-    streamed = StreamedImages(source, size, workers, unreadable)
-    kept_on = _place(cache, len(source) * 3 * size**2, device)
+    decoder = Decoder(size=size, channels=channels, reduced=reduced, max_pixels=max_pixels)
+    streamed = StreamedImages(source, decoder, workers, unreadable)
+    kept_on = _place(cache, len(source) * channels * size**2, device)
     if kept_on is None:
         return streamed
-    store = torch.empty(len(source), 3, size, size, dtype=torch.uint8, device=kept_on)
+    store = torch.empty(len(source), channels, size, size, dtype=torch.uint8, device=kept_on)
     start = 0
     with unreadable.deferred():
         for chunk in streamed.chunks(torch.arange(len(source)).split(streamed.chunk)):
@@ -106,16 +113,17 @@ def load_images(
 class StreamedImages:
     """Images decoded each time they are used, by worker processes that prefetch."""
 
-    def __init__(self, source: Source, size: int, workers: int, unreadable: UnreadableImages) -> None:
-        self.source, self.size, self.workers, self.unreadable = source, size, workers, unreadable
-        self.chunk = max(CHUNK, CHUNK_BYTES // (3 * size**2))
+    def __init__(self, source: Source, decoder: Decoder, workers: int, unreadable: UnreadableImages) -> None:
+        self.source, self.decoder, self.workers, self.unreadable = source, decoder, workers, unreadable
+        self.shape = (decoder.channels, decoder.size, decoder.size)
+        self.chunk = max(CHUNK, CHUNK_BYTES // math.prod(self.shape))
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        slots = torch.empty(1, len(index), 3, self.size, self.size, dtype=torch.uint8)
-        self._check(Decoding(self.source, slots)[0, index.tolist()])
+        slots = torch.empty(1, len(index), *self.shape, dtype=torch.uint8)
+        self._check(Decoding(self.source, self.decoder, slots)[0, index.tolist()])
         return slots[0].to(index.device)
 
     def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
@@ -146,7 +154,7 @@ class StreamedImages:
         """
         slots = self._slots()
         loader = DataLoader(
-            Decoding(self.source, slots),
+            Decoding(self.source, self.decoder, slots),
             sampler=_Once(order, len(slots)),
             batch_size=None,
             num_workers=self.workers,
@@ -159,7 +167,7 @@ class StreamedImages:
 
     def _slots(self) -> Tensor:
         """Shared memory for the chunks decoded in advance, and one that is being read."""
-        shape = (self.workers * AHEAD + 1, self.chunk, 3, self.size, self.size)
+        shape = (self.workers * AHEAD + 1, self.chunk, *self.shape)
         if not self.workers:
             return torch.empty(shape, dtype=torch.uint8)
         if math.prod(shape) > 0.8 * free_shared_memory():
@@ -202,22 +210,22 @@ class Decoding(Dataset[Decoded]):
     passed through a pipe, which is slower.
     """
 
-    def __init__(self, source: Source, slots: Tensor) -> None:
-        self.source, self.slots = source, slots
+    def __init__(self, source: Source, decoder: Decoder, slots: Tensor) -> None:
+        self.source, self.decoder, self.slots = source, decoder, slots
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, asked: tuple[int, Sequence[int]]) -> Decoded:
         slot, index = asked
-        piped, size = self.slots.is_meta, self.slots.shape[-1]
+        piped = self.slots.is_meta
         images = torch.empty(len(index), *self.slots.shape[2:], dtype=torch.uint8) if piped else self.slots[slot]
         bad: Bad = []
         for row, first in enumerate(index):
             for ahead in range(min(NEIGHBOURS, len(self))):
                 i = (int(first) + ahead) % len(self)
                 try:
-                    images[row] = decode_one(self.source, i, size)
+                    images[row] = decode_one(self.source, i, self.decoder)
                     break
                 except UnreadableImageError as error:
                     bad.append((i, str(error)))
@@ -226,15 +234,15 @@ class Decoding(Dataset[Decoded]):
         return Decoded(slot, len(index), images.numpy() if piped else None, bad, lost=False)
 
 
-def decode_one(source: Source, i: int, size: int) -> Tensor:
-    """Image i of a source (3, size, size)."""
+def decode_one(source: Source, i: int, decoder: Decoder) -> Tensor:
+    """Image i of a source, (c, size, size)."""
     try:
         encoded = source.read(i)
     except UnreadableImageError:
         raise
     except Exception as error:  # a data set of another library may raise anything
         raise UnreadableImageError(" ".join(str(error).split()) or type(error).__name__) from None
-    return torch.from_numpy(decode(encoded, size)).permute(2, 0, 1)
+    return torch.from_numpy(decoder(encoded)).permute(2, 0, 1)
 
 
 class _Once:

@@ -76,7 +76,7 @@ def _tables(
     workers: int | None,
     on_progress: Callable[[int], None] | None,
 ) -> Iterator[pa.Table]:
-    stream = StreamedImages(source, model.size, default_workers() if workers is None else workers, unreadable)
+    stream = StreamedImages(source, model.decoder, default_workers() if workers is None else workers, unreadable)
     order = torch.arange(len(source)).split(batch_size)
     done = 0
     for index, images in zip(order, stream.batches(order, device), strict=True):

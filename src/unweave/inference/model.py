@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from unweave.augment import Transform
 from unweave.augment.views import prepare_images
-from unweave.data.decode import decode
+from unweave.data.decode import Decoder
 from unweave.data.sources.base import Encoded
 from unweave.data.unreadable import UnreadableImageError
 from unweave.describe import CLASS, rebuild
@@ -56,6 +56,11 @@ class SpacesModel(nn.Module):
         """The side of the images in pixels."""
         return self.input_shape[-1]
 
+    @property
+    def decoder(self) -> Decoder:
+        """How image files become the model's input."""
+        return Decoder(size=self.size, channels=self.input_shape[0])
+
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """h (n, d) and the embedding in every space by name."""
         return self.encoder(prepare_images(images, self.preparation))
@@ -64,7 +69,7 @@ class SpacesModel(nn.Module):
     def embed(self, image: Encoded | str) -> dict[str, Tensor]:
         """The features of one image, from a path, bytes or PIL: h (d,) and the embedding in every space."""
         try:
-            pixels = decode(Path(image) if isinstance(image, str) else image, self.size)
+            pixels = self.decoder(Path(image) if isinstance(image, str) else image)
         except UnreadableImageError as error:
             raise UnweaveError(f"the image cannot be read: {error}") from None
         device = next(self.parameters()).device

@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from unweave._version import __version__
 from unweave.augment import Views
 from unweave.console import message_console
-from unweave.data import load_images, open_source
+from unweave.data import load_images
 from unweave.data.sources.base import MISSING, Source, Subset
 from unweave.data.sources.folder import FolderImages
 from unweave.data.unreadable import UnreadableImages
@@ -158,6 +158,9 @@ def _decode(
         return load_images(
             source,
             config.decode_size,
+            channels=config.data.channels,
+            reduced=True,
+            max_pixels=config.data.max_pixels,
             cache=config.data.cache,
             workers=config.data.workers,
             device=fabric.device,
@@ -207,8 +210,7 @@ def _probe(
     if settings.probe == "none":
         return None
     if settings.probe_data is not None:
-        columns = {"image_column": config.data.image_column, "label_column": config.data.label_column}
-        source = open_source(settings.probe_data, **columns)
+        source = replace(config.data, root=None).open(settings.probe_data)
         if source.labels is None:
             raise UnweaveError(f"`probe_data` {settings.probe_data} has no labels")
     if source.labels is None:
@@ -217,7 +219,8 @@ def _probe(
     chosen = Subset(source, [i for i in order if source.labels[i] != MISSING][:PROBED])
     unreadable = UnreadableImages(len(chosen), 1.0)
     size, workers = config.views.size, config.data.workers
-    decoded = load_images(chosen, size, cache="ram", workers=workers, unreadable=unreadable)
+    channels = config.data.channels
+    decoded = load_images(chosen, size, channels=channels, cache="ram", workers=workers, unreadable=unreadable)
     kept = [i for i in range(len(chosen)) if i not in unreadable]
     labels = torch.tensor(chosen.labels)[kept]
     if len(kept) < 20 or len(labels.unique()) < 2:

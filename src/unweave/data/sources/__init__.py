@@ -26,8 +26,11 @@ def open_source(
     root: str | Path | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
+    channels: int = 3,
 ) -> "Source":
     """Opens a folder, Parquet files, a glob of either, or, with ``root``, a torchvision data set by name.
+
+    With other than 1, 3 or 4 ``channels``, numpy arrays (.npy) in a folder are images.
 
     Examples:
         >>> import tempfile
@@ -48,7 +51,7 @@ def open_source(
     if path.is_dir():
         from unweave.data.sources.folder import FolderImages
 
-        folder = FolderImages(path)
+        folder = FolderImages(path, arrays=channels not in (1, 3, 4))
         if len(folder) or not folder.others[".parquet"]:
             return folder.or_error()
         files = sorted(path.rglob("*.parquet"))
@@ -62,14 +65,14 @@ def open_source(
 
 
 def _open_files(text: str, files: list[Path], image_column: str | None, label_column: str | None) -> "Source":
-    from unweave.data.decode import SUFFIXES
+    from unweave.data.decode import ARRAYS, SUFFIXES
 
     kinds = {file.suffix.lower() for file in files if file.is_file()}
     if kinds == {".parquet"}:
         from unweave.data.sources.parquet import ParquetImages
 
         return ParquetImages(files, image_column, label_column)
-    if kinds and kinds <= SUFFIXES:
+    if kinds and kinds <= SUFFIXES | {ARRAYS}:
         from unweave.data.sources.folder import FolderImages
 
         return FolderImages.of_files(files)

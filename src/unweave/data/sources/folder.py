@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from unweave.data.decode import SUFFIXES
+from unweave.data.decode import ARRAYS, SUFFIXES
 from unweave.data.sources.base import MISSING
 from unweave.errors import UnweaveError
 
@@ -13,10 +13,11 @@ class FolderImages:
     """Every image under a folder, sorted by path; hidden files are ignored.
 
     Where images are in subfolders, the name of the first folder on its path is an image's class. Files without an image
-    suffix are not read; ``others`` counts them by suffix.
+    suffix are not read; ``others`` counts them by suffix. With ``arrays``, numpy arrays are images too.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, arrays: bool = False) -> None:
+        suffixes = SUFFIXES | {ARRAYS} if arrays else SUFFIXES
         self.root: Path | None = root
         self.others: Counter[str] = Counter()
         paths = []
@@ -29,7 +30,7 @@ class FolderImages:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(files):
                 suffix = os.path.splitext(name)[1].lower()
-                if suffix in SUFFIXES and not name.startswith("."):
+                if suffix in suffixes and not name.startswith("."):
                     paths.append(os.path.relpath(os.path.join(folder, name), root))
                 else:
                     self.others[suffix or name] += 1
