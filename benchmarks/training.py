@@ -153,7 +153,7 @@ def measure(case: Case, lightly_steps: int, peers: dict[str, float]) -> dict[str
         "workers": config.data.workers or default_workers(), "settings": to_nested(config),
     }  # fmt: skip
     for styles in (True, False):
-        this = replace(case, config=with_settings(config, {"styles": styles}))
+        this = replace(case, config=with_settings(config, {} if styles else {"styles": ("none",)}))
         if case.rounds > 1:
             of_the_command(this)  # to reach steady clocks and warm caches
         rounds = [(of_the_command(this), of_the_same_step(this)) for _ in range(case.rounds)]

@@ -29,6 +29,11 @@ def adjustable(default: Any) -> Any:
     return field(default=default, metadata={"adjustable": True})
 
 
+def yaml_only(default: Any) -> Any:
+    """A field with a structure that a flag cannot express."""
+    return field(default=default, metadata={"yaml_only": True})
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting of a configuration: where it is, its type and its documentation."""
@@ -37,6 +42,7 @@ class Setting:
     path: tuple[str, ...]
     type: Any
     help: str
+    yaml_only: bool = False
 
     @property
     def section(self) -> str:
@@ -61,7 +67,8 @@ def _walk(config: type, path: tuple[str, ...]) -> Iterator[Setting]:
         if is_dataclass(hints[item.name]):
             yield from _walk(hints[item.name], (*path, item.name))
         else:
-            yield Setting(item.name, (*path, item.name), hints[item.name], docs.get(item.name, ""))
+            only = bool(item.metadata.get("yaml_only"))
+            yield Setting(item.name, (*path, item.name), hints[item.name], docs.get(item.name, ""), only)
 
 
 def _field_docs(config: type) -> dict[str, str]:
@@ -111,7 +118,7 @@ def _checked(config: type, values: Mapping[str, Any], where: str, path: str) -> 
 
 def _changed(config: C, nested: Mapping[str, Any]) -> C:
     changes = {
-        name: _changed(getattr(config, name), value) if isinstance(value, dict) else value
+        name: _changed(part, value) if is_dataclass(part := getattr(config, name)) else value
         for name, value in nested.items()
     }
     return replace(config, **changes) if changes else config  # type: ignore[type-var]
@@ -216,6 +223,15 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         if value in get_args(hint):
             return value
         raise UnweaveError(f"{where} must be one of {', '.join(get_args(hint))}, not {value!r}")
+    if get_origin(hint) in (dict, list):
+        if isinstance(value, get_origin(hint)):
+            return value
+        raise UnweaveError(f"{where} must be a {get_origin(hint).__name__}, not {value!r}")
+    if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
+        values = [value] if isinstance(value, str) else value
+        if isinstance(values, (list, tuple)):
+            return tuple(_coerce(v, get_args(hint)[0], where) for v in values)
+        raise UnweaveError(f"{where} must be a list, not {value!r}")
     if get_origin(hint) is tuple:
         kinds = get_args(hint)
         if isinstance(value, (list, tuple)) and len(value) == len(kinds):

@@ -153,7 +153,7 @@ def test_prepare_applies_the_deterministic_ungrouped_transforms_alone(photos):
         (torch.full((8, 3, 32, 32), 255.0), "255"),
         (torch.zeros(3, 3, 32, 32), "too small"),
         (torch.zeros(0, 3, 32, 32), "empty"),
-        (torch.zeros(8, 1, 32, 32), "RGB"),
+        (torch.zeros(8, 5, 32, 32), "gray or RGB"),
     ],
 )
 def test_bad_images_are_refused_in_one_line(images, words):
@@ -220,3 +220,41 @@ def test_among_equal_scores_the_first_draw_is_kept(photos):
     same = A.Redraw(lambda images, steps: torch.zeros(len(steps[0][1]["angle"])), tries=3)
     redrawn = A.Views({}, ungrouped=[A.RandomRotation(90)], redraw=same)
     assert torch.equal(redrawn(photos, generator=seeded()).a, views(photos, generator=seeded()).a)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 5])
+def test_views_of_any_number_of_channels(channels):
+    images = torch.rand(6, channels, 32, 32)
+    groups = {"spatial": [A.RandomResizedCrop(24), A.RandomHorizontalFlip(), A.RandomRotation(20)]}
+    groups["blur"] = [A.GaussianBlur(5), A.RandomSolarize()]
+    views = A.Views(groups, ungrouped=[A.Normalize((0.5,) * channels, (0.2,) * channels)])
+    whole = views(images, generator=seeded()).a
+    assert whole.shape == (6, channels, 24, 24)
+    single = A.Views(groups, ungrouped=[A.Normalize((0.5,), (0.2,))])
+    for channel in range(channels):  # every channel is transformed alike
+        part = single(images[:, channel : channel + 1], generator=seeded()).a
+        torch.testing.assert_close(part[:, 0], whole[:, channel], atol=1e-5, rtol=0)
+
+
+def test_gray_images_change_in_brightness_and_contrast_as_in_torchvision():
+    import torchvision.transforms.v2.functional as TF
+
+    images = torch.rand(4, 1, 16, 16)
+    jitter = A.ColorJitter(0.4, 0.4, 0.4, 0.3)
+    params = jitter.sample(4, size=(16, 16), generator=seeded())
+    ours = jitter.apply(images, params)
+    adjust = (TF.adjust_brightness, TF.adjust_contrast, TF.adjust_saturation, TF.adjust_hue)
+    for i, image in enumerate(images):
+        for j in params["order"][i].tolist():
+            image = adjust[j](image, params[jitter.names[j]][i].item())
+        torch.testing.assert_close(ours[i], image, atol=1e-4, rtol=0)
+    assert torch.equal(A.RandomGrayscale(p=1.0)(images), images)
+
+
+def test_transforms_before_the_groups_are_not_shared_and_come_first():
+    views = A.Views({"flip": [A.RandomHorizontalFlip()]}, before=[A.RandomResizedCrop(8)])
+    assert views(torch.rand(4, 3, 20, 20)).a.shape == (4, 3, 8, 8)
+    u, shared = views.draw(40, generator=seeded()), views.kinds(40)
+    a, b = views.parameters(u, shared, (20, 20))
+    assert not (a[0]["width"] == b[0]["width"]).all()
+    assert torch.equal((a[1]["on"] == b[1]["on"])[shared == 1], torch.ones(20, dtype=torch.bool))

@@ -94,3 +94,16 @@ def test_a_reader_that_ends_early_causes_no_traceback(tmp_path):
     done = Child(tmp_path, print_presets_to_a_closed_pipe).wait()
     assert "Traceback" not in done.stderr
     assert done.returncode == 141
+
+
+def test_styles_are_listed_with_a_picture_of_each(tmp_path, photo_folder, capsys):
+    from unweave.augment.config import STYLES
+
+    for photo in ([], [str(next(photo_folder.rglob("*.jpg")))]):
+        out = tmp_path / f"{len(photo)}.html"
+        assert main(["styles", *photo, "--out", str(out)]) == 0
+        assert out.read_text().count("<img") == len(STYLES)
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in STYLES)
+    assert main(["styles", str(tmp_path / "nothing.jpg"), "--out", str(out)]) == 2
+    assert "no such file" in capsys.readouterr().err

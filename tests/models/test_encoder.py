@@ -20,6 +20,28 @@ def test_backbones_by_name_give_features_and_their_size(name, dim):
     assert backbone.eval()(IMAGES).shape == (2, dim)
 
 
+@pytest.mark.parametrize("name", ["resnet18", "timm/resnet10t", "mobilenet_v3_small"])
+@pytest.mark.parametrize("channels", [1, 5])
+def test_backbones_by_name_take_any_number_of_channels(name, channels):
+    backbone, dim = make_backbone(name, channels=channels)
+    assert backbone.eval()(torch.rand(2, channels, 64, 64)).shape == (2, dim)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "test_vit"])
+def test_vision_transformers_are_built_for_the_size_of_the_images(name):
+    encoder = Encoder(name, ("content",), image_size=64, dim=4)
+    assert encoder(IMAGES)["content"].shape == (2, 4)
+
+
+def test_a_backbone_with_its_classifier_is_refused_in_one_line():
+    import timm
+
+    encoder = Encoder(timm.create_model("test_resnet"), ("content",))
+    with pytest.raises(UnweaveError, match="remove its classifier") as error:
+        encoder(IMAGES)
+    assert "\n" not in str(error.value)
+
+
 def test_the_small_image_stem_keeps_the_resolution():
     backbone, _ = make_backbone("resnet18", small_images=True)
     assert backbone.conv1(IMAGES).shape[-1] == 64

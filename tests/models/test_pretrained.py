@@ -13,7 +13,7 @@ from unweave.pretraining.run import _read_init
 @pytest.fixture(scope="module")
 def base(photo_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("plain") / "run"
-    pretrain(photo_folder, out, styles=False, epochs=1, probe="none")
+    pretrain(photo_folder, out, styles="none", epochs=1, probe="none")
     return out
 
 
@@ -57,7 +57,7 @@ def test_first_the_projectors_alone_then_all_parameters(base, photo_folder, tmp_
 
 def test_the_projectors_alone_keep_the_backbones_batch_norm(photo_folder, tmp_path):
     settings = {"backbone": "test_resnet", "epochs": 1, "probe": "none"}
-    pretrain(photo_folder, tmp_path / "base", styles=False, **settings)
+    pretrain(photo_folder, tmp_path / "base", styles="none", **settings)
     pretrain(
         photo_folder, tmp_path / "run", init=str(tmp_path / "base"), projector_epochs=1, **{**settings, "epochs": 0}
     )

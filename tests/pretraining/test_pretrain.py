@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ import yaml
 import unweave as uw
 from small_runs import photo_config, pretrain, weights
 from unweave.errors import UnweaveError
+from unweave.inference import export_model
 from unweave.pretraining.config import from_yaml
 from unweave.settings import read_yaml
 from unweave.training.state import TrainingState
@@ -94,16 +96,16 @@ def test_parquet_gives_what_a_folder_gives(photo_folder, base, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["simclr", "vicreg", "barlow-twins"])
-@pytest.mark.parametrize("styles", [True, False])
+@pytest.mark.parametrize("styles", [("spatial", "appearance"), ("none",)])
 def test_every_method_with_and_without_styles(photo_folder, tmp_path, method, styles):
     done = pretrain(photo_folder, tmp_path, method=method, styles=styles, epochs=1, probe="none")
     row = done.metrics[-1]
     assert torch.isfinite(torch.tensor(row["loss"]))
-    assert ("spatial/lambda" in row) == styles
+    assert ("spatial/lambda" in row) == ("spatial" in styles)
 
 
 def test_without_styles_the_transforms_are_the_same_and_nothing_is_shared():
-    with_styles, without = (photo_config(styles=styles).views.build() for styles in (True, False))
+    with_styles, without = (photo_config(**styles).views.build() for styles in ({}, {"styles": ("none",)}))
     images = torch.randint(0, 256, (6, 3, 40, 40), dtype=torch.uint8)
     a, b = (views(images, generator=torch.Generator().manual_seed(3)) for views in (with_styles, without))
     assert a.a.shape == b.a.shape == (6, 3, 32, 32)
@@ -202,3 +204,111 @@ def test_checkpoints_are_written_by_the_clock(photo_folder, tmp_path, monkeypatc
     pretrain(photo_folder, tmp_path, probe="none", checkpoint_minutes=1)
     assert saved[-1] == 10
     assert 2 <= len(saved) <= 5
+
+
+def test_a_run_with_chosen_styles_is_resumed_loaded_and_embedded(photo_folder, tmp_path):
+    styles = {"styles": ("blur", "color", "rotation"), "epochs": 1, "probe": "none"}
+    done = pretrain(photo_folder, tmp_path / "run", **styles)
+    assert {"content/lambda", "rotation/lambda", "color/lambda", "blur/lambda"} <= set(done.metrics[-1])
+    assert pretrain(photo_folder, tmp_path / "run", **styles).resumed_from == done.steps
+    model = uw.load(tmp_path / "run")
+    assert model.spaces == ("content", "rotation", "color", "blur")
+    assert set(model.embed(next(photo_folder.rglob("*.jpg")))) == {"h", *model.spaces}
+    with pytest.raises(UnweaveError, match=r"`views\.styles`"):
+        pretrain(photo_folder, tmp_path / "run", **{**styles, "styles": ("blur", "color")})
+
+
+GROUPS = """
+views:
+  size: 32
+  groups:
+    hue:
+      - {ColorJitter: {hue: 0.5, p: 0.9}}
+    place:
+      - {RandomResizedCrop: {scale: [0.3, 1.0]}}
+      - RandomHorizontalFlip
+    soft:
+      first: [{GaussianBlur: {kernel_size: 3, p: 1.0}}]
+      second: [{GaussianBlur: {kernel_size: 3, p: 0.1}}]
+  ungrouped:
+    - {RandomGrayscale: {p: 0.1}}
+"""
+
+
+def test_groups_of_ones_own_are_described_in_yaml_and_kept_by_the_run(photo_folder, tmp_path):
+    config = from_yaml(yaml.safe_load(GROUPS), photo_config(epochs=1, probe="none"), "c.yaml")
+    views = config.views.build()
+    assert views.spaces == ("content", "hue", "place", "soft") == config.views.spaces
+    assert [type(t).__name__ for t in views.transforms("place")] == ["RandomResizedCrop", "RandomHorizontalFlip"]
+    assert views.transforms("place")[0].size == (32, 32)
+    run = uw.pretrain(photo_folder, tmp_path / "run", config=config, progress=False)
+    assert run.steps == 5
+    saved = from_yaml(read_yaml(tmp_path / "run" / "config.yaml"), uw.PretrainConfig(), "config.yaml")
+    assert saved == config
+    assert uw.load(tmp_path / "run").spaces == views.spaces
+    export_model(uw.load(tmp_path / "run"), tmp_path / "export", onnx=False)
+    assert uw.load(tmp_path / "export").spaces == views.spaces
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ({"x": [{"ColorJiter": {}}]}, "ColorJiter.*is not a transform; there are"),
+        ({"x": [{"ColorJitter": {"hu": 1}}]}, "ColorJitter takes brightness"),
+        ({"x": [{"ColorJitter": {"hue": 7}}]}, "views.groups.x: ColorJitter: `hue`"),
+        ({"x": [{"RandomRotation": {}}]}, "views.groups.x: RandomRotation"),
+        ({"x": "RandomHorizontalFlip"}, "must be a list"),
+        ({"content": ["RandomHorizontalFlip"]}, "content"),
+    ],
+)
+def test_mistakes_in_a_described_group_are_one_line(groups, words):
+    config = from_yaml({"views": {"groups": groups}}, photo_config(), "c.yaml")
+    with pytest.raises(UnweaveError, match=words) as error:
+        config.views.build()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("styles", "words"),
+    [
+        (("colour",), "no 'colour'; there are spatial"),
+        (("color", "appearance"), "share the transform"),
+        (("blur", "blur"), "share"),
+    ],
+)
+def test_styles_that_do_not_exist_or_overlap_are_refused(styles, words):
+    with pytest.raises(UnweaveError, match=words):
+        photo_config(styles=styles)
+
+
+@pytest.mark.parametrize(
+    ("channels", "styles"), [(1, ("spatial", "appearance")), (4, ("spatial", "blur")), (5, ("crop", "blur"))]
+)
+def test_images_with_any_number_of_channels_train_load_and_embed(photo_folder, tmp_path, channels, styles):
+    folder = photo_folder
+    if channels == 5:
+        folder = tmp_path / "arrays"
+        folder.mkdir()
+        for i in range(14):
+            np.save(folder / f"{i}.npy", np.random.default_rng(i).integers(0, 256, (36, 40, 5), dtype=np.uint8))
+    settings = {"channels": channels, "styles": styles, "epochs": 1, "probe": "none", "backbone": "test_resnet"}
+    pretrain(folder, tmp_path / "run", **settings)
+    saved = read_yaml(tmp_path / "run" / "config.yaml")["views"]
+    assert len(saved["mean"]) == len(saved["std"]) == channels
+    assert pretrain(folder, tmp_path / "run", **settings).resumed_from > 0
+    model = uw.load(tmp_path / "run")
+    assert model.input_shape == (channels, 32, 32)
+    file = sorted(p for p in folder.rglob("*") if p.is_file())[0]
+    assert model.embed(file)["content"].shape == (8,)
+    with pytest.raises(UnweaveError, match="gray or RGB"):
+        photo_config(channels=5, styles="color", mean=[0.5] * 5, std=[0.2] * 5).views.build(5)
+
+
+def test_given_statistics_are_used_and_must_fit():
+    config = photo_config(mean=(0.5,), std=(0.1,))
+    [normalize] = config.views.build(1).preparation
+    assert (normalize.mean, normalize.std) == ((0.5,), (0.1,))
+    with pytest.raises(UnweaveError, match="1 numbers for images with 3"):
+        config.views.build(3)
+    with pytest.raises(UnweaveError, match="as many numbers"):
+        photo_config(mean=(0.5,))

@@ -98,6 +98,11 @@ def crop(
 ) -> Tensor:
     """The windows of the images resized to ``size``, antialiased; floats in [0, 1] from uint8 or float."""
     images = images.contiguous()
+    if images.shape[1] not in (1, 3):  # every channel as an image of its own
+        c = images.shape[1]
+        top, left, height, width, flip = (x.repeat_interleave(c) for x in (top, left, height, width, flip))
+        single = crop(images.flatten(0, 1)[:, None], top, left, height, width, flip, size, bicubic)
+        return single.unflatten(0, (-1, c))[:, :, 0]
     n, c, h, w = images.shape
     gain = 1 / 255 if images.dtype == torch.uint8 else 1.0
     # As many taps as the largest possible window needs: known without asking the GPU, so that loops can be unrolled.
@@ -306,6 +311,10 @@ def _blur(
 
 def blur_(images: Tensor, on: Tensor, sigma: Tensor, kernel_size: tuple[int, int]) -> None:
     """A Gaussian of ``kernel_size`` (width, height) taps and each image's own width, edges reflected, in place."""
+    if images.shape[1] not in (1, 3):  # every channel as an image of its own
+        c = images.shape[1]
+        blur_(images.flatten(0, 1)[:, None], on.repeat_interleave(c), sigma.repeat_interleave(c), kernel_size)
+        return
     n, c, h, w = images.shape
     half = torch.empty_like(images)
     grid = (n, triton.cdiv(h * w, BLUR_BLOCK))

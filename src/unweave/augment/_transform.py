@@ -159,10 +159,9 @@ def check_images(images: Tensor) -> None:
         raise UnweaveError(f"images must be a tensor of shape (n, channels, height, width), not {found}")
     if 0 in images.shape:
         raise UnweaveError(f"images of shape {tuple(images.shape)} are empty")
-    if images.shape[1] not in (1, 3):
+    if images.shape[1] > 16 and images.shape[3] in (1, 3, 4):
         raise UnweaveError(
-            f"images must have 1 or 3 channels in the second place, not {images.shape[1]}: their shape is "
-            f"{tuple(images.shape)}; channels-last images need .permute(0, 3, 1, 2)"
+            f"images of the shape {tuple(images.shape)} have their channels last; use .permute(0, 3, 1, 2)"
         )
     if images.dtype == torch.uint8:
         return

@@ -11,7 +11,9 @@ from unweave.errors import UnweaveError
 
 
 def luma(images: Tensor) -> Tensor:
-    """(…, 1, h, w) of RGB images (…, 3, h, w), by torchvision's weights."""
+    """(…, 1, h, w) of RGB images (…, 3, h, w), by torchvision's weights; of gray images (…, 1, h, w), a copy."""
+    if images.shape[-3] == 1:
+        return images.clone()
     red, green, blue = images.unbind(-3)
     return (0.2989 * red).add_(green, alpha=0.587).add_(blue, alpha=0.114).unsqueeze(-3)
 
@@ -53,12 +55,14 @@ CACHED = 2**17
 
 class _ColorTransform(RowTransform):
     def check(self, channels: int, size: Size) -> None:
-        if channels != 3:
-            raise UnweaveError(f"{type(self).__name__} needs RGB images with 3 channels, not {channels}")
+        if channels not in (1, 3):
+            raise UnweaveError(f"{type(self).__name__} needs gray or RGB images, not {channels} channels")
 
 
 class ColorJitter(_ColorTransform):
     """Brightness, contrast, saturation and hue, in a random order for each image. As torchvision's, plus ``p``.
+
+    Gray images change in brightness and contrast alone.
 
     Examples:
         >>> import torch, unweave.augment as A
@@ -102,6 +106,8 @@ class ColorJitter(_ColorTransform):
         adjust = (adjust_brightness_, adjust_contrast_, adjust_saturation_, adjust_hue_)
         identity = ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0))
         active = [getattr(self, name) != identity[i] for i, name in enumerate(self.names)]
+        if images.shape[1] == 1:
+            active[2:] = [False, False]  # gray images have neither saturation nor hue
         together = max(1, CACHED // images[0].numel())
         out = torch.empty_like(images)
         orders, which = params["order"].unique(dim=0, return_inverse=True)
@@ -117,7 +123,10 @@ class ColorJitter(_ColorTransform):
     def _kernel(self, images: Tensor, params: Params) -> None:
         from unweave.augment import _kernels
 
-        _kernels.jitter_(images, params["on"], params["order"], *(params[name] for name in self.names))
+        rgb = images if images.shape[1] == 3 else images.repeat(1, 3, 1, 1)
+        _kernels.jitter_(rgb, params["on"], params["order"], *(params[name] for name in self.names))
+        if rgb is not images:
+            images.copy_(rgb[:, :1])
 
 
 class RandomGrayscale(_ColorTransform):
@@ -139,7 +148,8 @@ class RandomGrayscale(_ColorTransform):
     def _kernel(self, images: Tensor, params: Params) -> None:
         from unweave.augment import _kernels
 
-        _kernels.grayscale_(images, params["on"])
+        if images.shape[1] == 3:
+            _kernels.grayscale_(images, params["on"])
 
 
 class RandomSolarize(RowTransform):

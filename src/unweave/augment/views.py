@@ -113,6 +113,7 @@ class Views(Described):
     Args:
         groups: named lists of transforms, applied in their order; ``Asymmetric`` where the two views differ.
         ungrouped: transforms in no group: applied to every view after the groups, never shared.
+        before: transforms in no group that are applied before the groups.
         all_pairs: make all M + 1 pairs of every image, instead of pair l mod (M + 1) of image l.
         redraw: draw each view several times and keep the best draw.
 
@@ -131,6 +132,7 @@ class Views(Described):
         groups: Mapping[str, Group],
         ungrouped: Group = (),
         *,
+        before: Group = (),
         all_pairs: bool = False,
         redraw: Redraw | None = None,
     ) -> None:
@@ -141,6 +143,8 @@ class Views(Described):
                 raise UnweaveError(f"a group cannot be named {name!r}: {', '.join(RESERVED)} have other meanings")
         self._steps: list[_Step] = []
         column = 0
+        for a, b in _both_views("before", before):
+            self._steps.append(_Step(None, a, b, slice(column, column := column + 1 + a.draws)))
         for group, value in enumerate(groups.values()):
             for a, b in _both_views(self.groups[group], value):
                 self._steps.append(_Step(group, a, b, slice(column, column := column + 1 + a.draws)))
@@ -217,6 +221,10 @@ class Views(Described):
     def preparation(self) -> list[Transform]:
         """The transforms of ``prepare``."""
         return [step.a for step in self._steps if step.group is None and step.a.draws == 0 and step.a.p == 1]
+
+    def transforms(self, group: str) -> list[Transform]:
+        """The transforms of a group, of the first view."""
+        return [step.a for step in self._steps if step.group is not None and self.groups[step.group] == group]
 
     def parameters(self, u: Tensor, shared: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
         """The parameters of every transform for views a and b; group m's are equal where ``shared`` is m."""

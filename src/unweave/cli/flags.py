@@ -17,6 +17,8 @@ def flags_of(config: type, default: Any) -> type:
     """
     parts: dict[str, dict[str, Any]] = {}
     for setting in settings_of(config).values():
+        if setting.yaml_only:
+            continue
         about = tyro.conf.arg(help=setting.help, help_behavior_hint=_default(setting, default))
         parts.setdefault(setting.path[-2], {})[setting.name] = Annotated[setting.type, about]
     flags = [(name, TypedDict(name, part, total=False)) for name, part in parts.items()]  # type: ignore[operator]

@@ -13,6 +13,7 @@ from unweave.cli.doctor import doctor
 from unweave.cli.embed import embed, export
 from unweave.cli.flags import with_flags
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
+from unweave.cli.styles import styles
 from unweave.cli.train import presets, train
 from unweave.errors import UnweaveError
 from unweave.pretraining.config import PretrainConfig
@@ -29,6 +30,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "export": export,
     "doctor": doctor,
     "presets": presets,
+    "styles": styles,
     "reproduce": reproduce,
 }
 EXPERIMENTS: dict[str, Callable[..., Any]] = {

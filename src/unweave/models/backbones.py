@@ -10,11 +10,22 @@ from unweave.describe import Described
 from unweave.errors import UnweaveError
 
 
-def make_backbone(name: str, *, small_images: bool = False, pretrained: bool = False) -> tuple[nn.Module, int]:
+def make_backbone(
+    name: str,
+    *,
+    channels: int = 3,
+    image_size: int | None = None,
+    small_images: bool = False,
+    pretrained: bool = False,
+) -> tuple[nn.Module, int]:
     """A network from images to h, and the size of h.
 
-    ``name`` is torchvision's (``resnet18``) or timm's (``vit_tiny_patch16_224``, or ``timm/resnet18`` where both have
-    one). ``small_images`` gives a ResNet the stem of the CIFAR papers: a 3×3 convolution without stride and no pooling.
+    Args:
+        name: torchvision's (``resnet18``) or timm's (``vit_tiny_patch16_224``; ``timm/resnet18`` where both have one).
+        channels: of the images.
+        image_size: side of the images in pixels, for networks that are built for one size, such as vision transformers.
+        small_images: give a ResNet the stem of the CIFAR papers: a 3×3 convolution without stride and no pooling.
+        pretrained: load published weights.
 
     Examples:
         >>> backbone, features = make_backbone("resnet18", small_images=True)
@@ -25,19 +36,59 @@ def make_backbone(name: str, *, small_images: bool = False, pretrained: bool = F
     import torchvision.models as tv
 
     if not name.startswith("timm/") and name in tv.list_models(module=tv):
-        backbone = tv.get_model(name, weights="DEFAULT" if pretrained else None)
+        fixed = {"image_size": image_size} if name.startswith("vit_") and image_size and not pretrained else {}
+        backbone = tv.get_model(name, weights="DEFAULT" if pretrained else None, **fixed)
         dim = _remove_classifier(backbone)
+        if channels != 3:
+            _replace_first_convolution(backbone, channels)
     else:
         known = name.removeprefix("timm/")
         if not timm.is_model(known):
             close = [n for n in (*tv.list_models(module=tv), *timm.list_models()) if n.startswith(known[:6])]
             hint = f"; did you mean {', '.join(close[:3])}?" if close else ""
             raise UnweaveError(f"`backbone` {name!r} is in neither torchvision nor timm{hint}")
-        backbone = timm.create_model(known, pretrained=pretrained, num_classes=0)
+        fixed = {"img_size": image_size} if image_size and _has_fixed_size(known) else {}
+        backbone = timm.create_model(known, pretrained=pretrained, num_classes=0, in_chans=channels, **fixed)
+        if fixed:
+            _require_size(backbone, name, channels, image_size or 0)
         dim = getattr(backbone, "head_hidden_size", backbone.num_features)
     if small_images:
         _shrink_stem(backbone, name)
     return backbone, dim
+
+
+def _has_fixed_size(name: str) -> bool:
+    import timm
+
+    config = timm.get_pretrained_cfg(name, allow_unregistered=True)
+    return bool(config and config.fixed_input_size)
+
+
+@torch.no_grad()
+def _require_size(backbone: nn.Module, name: str, channels: int, image_size: int) -> None:
+    """Raises unless a network accepts images of this size."""
+    try:
+        backbone.eval()(torch.zeros(1, channels, image_size, image_size))
+    except (AssertionError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise UnweaveError(f"`backbone` {name!r} cannot be used with images of {image_size} pixels: {reason}") from None
+    finally:
+        backbone.train()
+
+
+def _replace_first_convolution(backbone: nn.Module, channels: int) -> None:
+    """Replaces the first convolution by one for another number of channels, with new weights."""
+    name, old = next((n, m) for n, m in backbone.named_modules() if isinstance(m, nn.Conv2d))
+    new = nn.Conv2d(
+        channels,
+        old.out_channels,
+        old.kernel_size,  # type: ignore[arg-type]
+        old.stride,  # type: ignore[arg-type]
+        old.padding,  # type: ignore[arg-type]
+        bias=old.bias is not None,
+    )
+    parent, _, child = name.rpartition(".")
+    setattr(backbone.get_submodule(parent), child, new)
 
 
 def _remove_classifier(backbone: nn.Module) -> int:

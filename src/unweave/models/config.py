@@ -33,7 +33,9 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         require(self, ">= 1", "dim", "hidden", "depth")
 
-    def build(self, spaces: Sequence[str], *, pretrained: bool = False) -> "Encoder":
+    def build(
+        self, spaces: Sequence[str], *, channels: int = 3, image_size: int | None = None, pretrained: bool = False
+    ) -> "Encoder":
         """The network; its weights are drawn from torch's global generator."""
         from unweave.models import Encoder
 
@@ -43,6 +45,8 @@ class EncoderConfig:
             dim=self.dim,
             hidden=self.hidden,
             depth=self.depth,
+            channels=channels,
+            image_size=image_size,
             small_images=self.small_images,
             pretrained=pretrained,
         )

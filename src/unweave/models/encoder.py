@@ -47,6 +47,8 @@ class Encoder(Described, nn.Module):
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
+        channels: of the images, where ``backbone`` is a name.
+        image_size: side of the images in pixels, where ``backbone`` is the name of a network built for one size.
         small_images: the stem for small images, where ``backbone`` is the name of a ResNet.
         pretrained: load the weights that torchvision or timm publish for the named backbone.
 
@@ -73,6 +75,8 @@ class Encoder(Described, nn.Module):
         split: Mapping[str, float] | None = None,
         nonnegative: Collection[str] = (),
         feature_dim: int | None = None,
+        channels: int = 3,
+        image_size: int | None = None,
         small_images: bool = False,
         pretrained: bool = False,
     ) -> None:
@@ -84,7 +88,9 @@ class Encoder(Described, nn.Module):
         if unknown := self.nonnegative - set(self.spaces):
             raise UnweaveError(f"`nonnegative` names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
         if isinstance(backbone, str):
-            self.backbone, known = make_backbone(backbone, small_images=small_images, pretrained=pretrained)
+            self.backbone, known = make_backbone(
+                backbone, channels=channels, image_size=image_size, small_images=small_images, pretrained=pretrained
+            )
         else:
             self.backbone = backbone
             known = feature_dim or getattr(backbone, "num_features", 0)  # type: ignore[assignment]
@@ -108,6 +114,11 @@ class Encoder(Described, nn.Module):
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """h (n, feature_dim), and z (n, dim) of every space by name."""
         h = self.backbone(images)
+        if h.ndim != 2 or h.shape[1] != self.feature_dim:
+            raise UnweaveError(
+                f"the backbone's output has the shape {tuple(h.shape)}, not (n, {self.feature_dim}); remove its "
+                "classifier (timm: num_classes=0), pool and flatten it, or set `feature_dim`"
+            )
         if self._parts is not None:
             z = dict(zip(self.spaces, self.projectors["all"](h).split(self._parts, 1), strict=True))
         else:

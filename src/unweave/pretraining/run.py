@@ -30,6 +30,8 @@ from unweave.pretraining.presets import preset as preset_named
 from unweave.settings import identity, to_nested, with_settings
 from unweave.training import ProgressBar, Run, RunFolder, TrainConfig, train
 
+MEASURED = 1000
+"""Images on which the statistics of channels are measured."""
 PROBED = 4000
 """Images on which spaces are evaluated during training."""
 
@@ -68,6 +70,7 @@ def pretrain(
     data, folder = str(data), RunFolder(out)
     source = config.data.open(data)
     config.training.require_batch(len(source), len(config.views.spaces))
+    config = _with_statistics(config, source)
     fabric = config.training.launch.start()
     folder.create()
     _save_config(folder, data, config)
@@ -76,7 +79,7 @@ def pretrain(
     console.print(_summary(data, source, fabric))
     # Decoding comes last: it can take long, and the user's mistakes should show before.
     phases = _phases(config, folder)
-    views = config.views.build()
+    views = config.views.build(config.data.channels)
     encoder = _encoder(config, views.spaces, folder, console)
     steps_per_epoch = len(source) // config.training.batch_size
     objective = config.objective.build(views.spaces, phases[-1].config.total_steps(len(source)))
@@ -107,6 +110,22 @@ def pretrain(
         count = "1 image" if len(unreadable) == 1 else f"{len(unreadable)} images"
         console.print(f"{count} could not be read: see {unreadable.path}")
     return run
+
+
+def _with_statistics(config: PretrainConfig, source: Source) -> PretrainConfig:
+    """Measures mean and standard deviation of the channels where they are not given and not ImageNet's."""
+    if config.views.mean is not None or config.data.channels == 3:
+        return config
+    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(2))[:MEASURED].tolist()
+    sample, data = Subset(source, order), config.data
+    images = load_images(
+        sample, config.decode_size, channels=data.channels, reduced=True, max_pixels=data.max_pixels, cache="ram",
+        workers=data.workers, unreadable=UnreadableImages(len(sample), 1.0),
+    )  # fmt: skip
+    pixels = images[torch.arange(len(images))].float() / 255
+    mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clamp(min=1e-3)
+    rounded = [tuple(round(value, 4) for value in statistic.tolist()) for statistic in (mean, std)]
+    return with_settings(config, dict(zip(("mean", "std"), rounded, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -173,7 +192,9 @@ def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder,
     init = config.start.init
     torch.manual_seed(config.training.seed)
     try:
-        encoder = config.encoder.build(spaces, pretrained=init == "pretrained")
+        encoder = config.encoder.build(
+            spaces, channels=config.data.channels, image_size=config.views.size, pretrained=init == "pretrained"
+        )
     except UnweaveError:
         raise
     except Exception as error:  # a download can raise anything

@@ -10,10 +10,9 @@ from torch import Tensor
 from unweave import Sprites, Views
 from unweave import augment as A
 from unweave.evaluation import SpaceScores
+from unweave.report import as_png, as_svg, color_of, curves, heat_map, image_grid, render
 from unweave.reproduce.demo.sprites import DemoSprites
-from unweave.reproduce.figures import as_png, as_svg, color_of, curves, heat_map, image_grid
 from unweave.reproduce.provenance import provenance
-from unweave.reproduce.templates import render
 from unweave.training import Run
 
 PANELS = {

@@ -27,10 +27,10 @@ from unweave import (
 )
 from unweave import augment as A
 from unweave.evaluation import SpaceScores, compute_embeddings
+from unweave.report import number
 from unweave.reproduce.demo.report import draw_figure, write_html
 from unweave.reproduce.demo.sprites import SIZE, DemoSprites
 from unweave.reproduce.provenance import provenance
-from unweave.reproduce.templates import number
 
 CATEGORIES = ("shape", "color")
 FACTORS = ("shape", "color", "x", "y")

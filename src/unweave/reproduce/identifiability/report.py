@@ -5,10 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from unweave.reproduce.figures import save_svg
+from unweave.report import render, save_svg
 from unweave.reproduce.identifiability.settings import SETTINGS
 from unweave.reproduce.results import ResultsTable, Row, markdown
-from unweave.reproduce.templates import render
 
 MEASURES = {"content_r2": "content", "diagonal": "own", "leak": "leak", "exogenous": "exogenous", "mcc": "MCC"}
 

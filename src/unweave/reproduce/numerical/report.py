@@ -5,9 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from unweave.reproduce.figures import save_svg
+from unweave.report import render, save_svg
 from unweave.reproduce.results import ResultsTable, Row, markdown
-from unweave.reproduce.templates import render
 
 COLORS = {"content_r2": "#7b3fe4", "style_r2": "#e8760c"}
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import torch
 
-from unweave.reproduce.figures import heat_map, save_svg
+from unweave.report import heat_map, number, render, save_svg
 from unweave.reproduce.results import ResultsTable, Row, markdown
 from unweave.reproduce.sprite_spaces.methods import ABLATIONS
-from unweave.reproduce.templates import number, render
 
 KEY = ("method", "ablation", "mode", "seed")
 OWN = {"content": "shape", "color": "color", "scale": "scale", "orientation": "orientation", "x": "x", "y": "y"}

@@ -7,12 +7,11 @@ from typing import Any
 import torch
 
 from unweave import Sprites
-from unweave.reproduce.figures import heat_map, image_grid, save_svg
+from unweave.report import heat_map, image_grid, number, render, save_svg
 from unweave.reproduce.results import ResultsTable, Row, markdown
 from unweave.reproduce.sprite_training import MEAN, STD
 from unweave.reproduce.sprites.scores import CHANCE, FACTORS, STYLES
 from unweave.reproduce.sprites.views import STRENGTHS, color_groups, cut_share, sprite_views
-from unweave.reproduce.templates import number, render
 
 PAPER = {  # tab:aug-strengths:full: shape, color, scale, orientation, x, y
     ("simclr", "standard", "weak"): (1.0, 0.93, 0.89, 0.30, 0.82, 0.83),

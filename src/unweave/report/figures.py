@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unweave.reproduce.templates import number
+from unweave.report.templates import number
 
 COLORS = ("#7b3fe4", "#e8760c", "#1170c9", "#2a9d5c", "#c2334d", "#8a6d3b")
 """One for each space, content first: the paper's purple, orange and blue."""
