@@ -1,7 +1,7 @@
 """Settings of data sources and of loading."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from unweave.settings import adjustable, require, require_choice
 
@@ -47,8 +47,8 @@ class DataConfig:
         require(self, "in [0, 1]", "max_bad")
         require_choice(self, "cache")
 
-    def open(self, data: str) -> "Source":
-        """The source that ``data`` names."""
+    def open(self, data: Any) -> "Source":
+        """The source that ``data`` is or names."""
         from unweave.data.sources import open_source
 
         return open_source(

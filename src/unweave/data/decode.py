@@ -63,6 +63,8 @@ class Decoder:
             raise UnreadableImageError(_one_line(str(error) or type(error).__name__)) from None
 
     def _decode(self, encoded: Encoded) -> np.ndarray:
+        if isinstance(encoded, np.ndarray):
+            return _square(self._pixels(encoded), self.size)
         if isinstance(encoded, Image.Image):
             image = encoded
         else:
@@ -70,7 +72,7 @@ class Decoder:
             if not data:
                 raise UnreadableImageError("the file is empty")
             if data.startswith(NUMPY_MAGIC):
-                return _square(self._array(data), self.size)
+                return _square(self._load_array(data), self.size)
             image = _open(data, self.max_pixels)
         self._check(image.width, image.height)
         if self.channels not in MODES:
@@ -81,15 +83,23 @@ class Decoder:
         pixels = np.array(_upright(converted, image))
         return _square(pixels if pixels.ndim == 3 else pixels[..., None], self.size)
 
-    def _array(self, data: bytes) -> np.ndarray:
-        """An array (h, w) or (h, w, c) as uint8; floats are in [0, 1], 16-bit numbers are scaled."""
+    def _load_array(self, data: bytes) -> np.ndarray:
+        """The array of a .npy file; its header is checked before it is read."""
         version = np.lib.format.read_magic(stream := io.BytesIO(data))
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-        if len(shape) not in (2, 3):
-            raise UnreadableImageError(f"an array of the shape {shape} is not an image (h, w) or (h, w, channels)")
-        self._check(shape[1], shape[0])
-        pixels = np.load(io.BytesIO(data), allow_pickle=False)
+        shape, _, _ = read(stream)
+        if len(shape) in (2, 3):
+            self._check(shape[1], shape[0])
+        return self._pixels(np.load(io.BytesIO(data), allow_pickle=False))
+
+    def _pixels(self, pixels: np.ndarray) -> np.ndarray:
+        """An array (h, w) or (h, w, c) as uint8; floats are in [0, 1], 16-bit numbers are scaled."""
+        dtype = pixels.dtype
+        if pixels.ndim not in (2, 3):
+            raise UnreadableImageError(
+                f"an array of the shape {pixels.shape} is not an image (h, w) or (h, w, channels)"
+            )
+        self._check(pixels.shape[1], pixels.shape[0])
         pixels = pixels if pixels.ndim == 3 else pixels[..., None]
         if pixels.shape[2] != self.channels:
             raise UnreadableImageError(f"the array has {pixels.shape[2]} channels, not {self.channels}")

@@ -1,8 +1,9 @@
-"""What DATA on the command line means: a folder of images, Parquet files, a glob, or a torchvision data set."""
+"""What DATA means: a folder of images, Parquet files, a CSV file, a glob, a list of paths, a data set."""
 
 import glob
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unweave.errors import UnweaveError
 
@@ -21,16 +22,23 @@ def check_exists(data: str, root: str | None = None) -> None:
 
 
 def open_source(
-    data: str | Path,
+    data: Any,
     *,
     root: str | Path | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
     channels: int = 3,
 ) -> "Source":
-    """Opens a folder, Parquet files, a glob of either, or, with ``root``, a torchvision data set by name.
+    """Opens images for training or embedding.
 
-    With other than 1, 3 or 4 ``channels``, numpy arrays (.npy) in a folder are images.
+    Args:
+        data: a folder of images, a data set that Hugging Face's library saved to a folder, Parquet files, a CSV file of
+            paths and labels, a glob, a list of paths, a map-style ``Dataset``, a ``DataLoader`` of one, or a
+            ``Source``.
+        root: folder of a torchvision data set, if ``data`` is its name.
+        image_column: the column of images or of their paths, in tables.
+        label_column: the column of labels, in tables.
+        channels: with other than 1, 3 or 4 channels, numpy arrays (.npy) in a folder are images.
 
     Examples:
         >>> import tempfile
@@ -41,40 +49,70 @@ def open_source(
         >>> len(source), source.name(0)
         (1, 'a.png')
     """
+    if not isinstance(data, (str, Path)):
+        return _open_object(data)
     text = str(data)
     check_exists(text, None if root is None else str(root))
     path = Path(text).expanduser()
+    columns = (image_column, label_column)
     if root is not None:
         from unweave.data.sources.torchvision import TorchvisionImages
 
         return TorchvisionImages(text, Path(root).expanduser())
     if path.is_dir():
-        from unweave.data.sources.folder import FolderImages
-
-        folder = FolderImages(path, arrays=channels not in (1, 3, 4))
-        if len(folder) or not folder.others[".parquet"]:
-            return folder.or_error()
-        files = sorted(path.rglob("*.parquet"))
-    elif path.is_file():
-        files = [path]
-    else:
-        files = sorted(Path(name) for name in glob.glob(str(path), recursive=True))
-        if not files:
-            raise UnweaveError(f"no file matches {text!r}")
-    return _open_files(text, files, image_column, label_column)
+        return _open_folder(path, columns, arrays=channels not in (1, 3, 4))
+    files = [path] if path.is_file() else sorted(Path(name) for name in glob.glob(str(path), recursive=True))
+    if not files:
+        raise UnweaveError(f"no file matches {text!r}")
+    return _open_files(text, files, columns)
 
 
-def _open_files(text: str, files: list[Path], image_column: str | None, label_column: str | None) -> "Source":
+def _open_folder(path: Path, columns: tuple[str | None, str | None], *, arrays: bool) -> "Source":
+    if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
+        from unweave.data.sources.parquet import SavedDatasetImages
+
+        return SavedDatasetImages(path, *columns)
+    from unweave.data.sources.folder import FolderImages
+
+    folder = FolderImages(path, arrays=arrays)
+    if len(folder) or not folder.others[".parquet"]:
+        return folder.or_error()
+    return _open_files(str(path), sorted(path.rglob("*.parquet")), columns)
+
+
+def _open_files(text: str, files: list[Path], columns: tuple[str | None, str | None]) -> "Source":
     from unweave.data.decode import ARRAYS, SUFFIXES
 
     kinds = {file.suffix.lower() for file in files if file.is_file()}
     if kinds == {".parquet"}:
         from unweave.data.sources.parquet import ParquetImages
 
-        return ParquetImages(files, image_column, label_column)
+        return ParquetImages(files, *columns)
+    if kinds <= {".csv", ".tsv"} and len(files) == 1:
+        from unweave.data.sources.parquet import CsvImages
+
+        return CsvImages(files[0], *columns)
     if kinds and kinds <= SUFFIXES | {ARRAYS}:
         from unweave.data.sources.folder import FolderImages
 
         return FolderImages.of_files(files)
     found = ", ".join(sorted(kinds)) or "folders"
-    raise UnweaveError(f"{text!r} names {found}, not a folder, Parquet files or images")
+    raise UnweaveError(f"{text!r} names {found}, not a folder, Parquet files, a CSV file or images")
+
+
+def _open_object(data: Any) -> "Source":
+    """A source, a list of paths, a data set, or a data loader's data set."""
+    if all(hasattr(data, name) for name in ("read", "name", "check", "labels")):
+        return data
+    if isinstance(data, Sequence) and data and all(isinstance(item, (str, Path)) for item in data):
+        from unweave.data.sources.folder import FolderImages
+
+        return FolderImages.of_files([Path(item).expanduser() for item in data])
+    dataset = getattr(data, "dataset", data)
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise UnweaveError(f"`data` must be a path, a list of paths or a data set with a length, not {type(data)}")
+    if not len(dataset):
+        raise UnweaveError("`data` has no images: it is empty")
+    from unweave.data.sources.dataset import DatasetSource
+
+    return DatasetSource(dataset)

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 from PIL import Image
 
-Encoded = bytes | Path | Image.Image
-"""An image before decoding."""
+Encoded = bytes | Path | Image.Image | np.ndarray
+"""An image before decoding; an array has the shape (h, w) or (h, w, c)."""
 MISSING = -1
 """The label of an image that has none."""
 
@@ -40,7 +41,7 @@ class Source(Protocol):
         ...
 
     def read(self, i: int) -> Encoded:
-        """Image i: bytes, a path, or a PIL image."""
+        """Image i: bytes, a path, a PIL image or an array."""
         ...
 
     def name(self, i: int) -> str:

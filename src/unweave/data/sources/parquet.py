@@ -1,59 +1,40 @@
-"""Parquet files in the Hugging Face image convention: a column of structs of ``bytes`` and ``path``, perhaps a label.
+"""Images in Parquet files, in data sets that Hugging Face's library has saved, and in CSV files of paths.
 
 Parquet can only be read by whole row groups, and training reads in random order. The encoded images are therefore read
 once, and kept in memory if they fit, otherwise in a flat file (flat_file.py).
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unweave.data.resources import available_memory
-from unweave.data.sources.base import MISSING
+from unweave.data.sources.columns import ArrowColumn, find_columns, image_parts, read_labels, reading
 from unweave.data.sources.flat_file import FlatFile, flat_file
 from unweave.data.unreadable import UnreadableImageError
 from unweave.errors import UnweaveError
 
-LABELS = ("label", "labels", "fine_label", "class")
-"""Column names that are taken for labels."""
 
+class TableImages:
+    """The images of tables, in order: base of the sources below.
 
-class ParquetImages:
-    """The images of one or more Parquet files, in order.
-
-    Args:
-        files: files with the same columns.
-        image_column: by default the column whose metadata or type says that it holds images.
-        label_column: by default ``label`` or a similar name, if the column holds whole numbers.
+    A subclass sets ``_images``, ``_rows`` (the number of rows of each file), ``files``, ``labels`` and ``classes``.
     """
 
-    def __init__(self, files: Sequence[Path], image_column: str | None = None, label_column: str | None = None) -> None:
-        self.files = list(files)
-        schema, features = _schema(self.files[0])
-        self.image_column = _image_column(self.files[0], schema, features, image_column)
-        self.label_column = _label_column(self.files[0], schema, features, label_column)
-        for file in self.files[1:]:
-            if absent := {self.image_column, self.label_column} - {*_schema(file)[0].names, None}:
-                raise UnweaveError(f"{file} has no column {absent.pop()!r}, but {self.files[0]} has")
-        rows = [_metadata(file).num_rows for file in self.files]
+    files: list[Path]
+    labels: list[int] | None
+    classes: list[str] | None
+    _images: ArrowColumn | FlatFile
+    _starts: np.ndarray
+
+    def _count(self, rows: Sequence[int]) -> None:
         if not sum(rows):
             raise UnweaveError(f"there are no images in {self.files[0]}: it has no rows")
         self._starts = np.cumsum([0, *rows])
-        needed = _encoded_size(self.files, self.image_column)
-        self._images: _InMemory | FlatFile
-        if needed < available_memory() / 2:
-            self._images = _InMemory([_read(file, self.image_column) for file in self.files])
-        else:
-            self._images = flat_file(self.files, self.image_column, needed, partial(_rows, column=self.image_column))
-        self.labels = _labels(self.files, self.label_column) if self.label_column else None
-        names = features.get(self.label_column or "", {}).get("names")
-        self.classes: list[str] | None = [str(name) for name in names] if names else None
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -81,75 +62,76 @@ class ParquetImages:
         """Nothing to check: the files are not read again."""
 
 
-class _InMemory:
-    """Encoded images by number, in Arrow's memory."""
+class ParquetImages(TableImages):
+    """The images of one or more Parquet files, in order.
 
-    def __init__(self, columns: list[pa.ChunkedArray]) -> None:
-        chunks = [chunk for column in columns for chunk in column.chunks if len(chunk)]
-        self._parts = [_parts(chunk) for chunk in chunks]
-        self._starts = np.cumsum([0, *map(len, chunks)])
+    Args:
+        files: files with the same columns.
+        image_column: by default the column whose metadata, type or name says that it holds images.
+        label_column: by default ``label`` or a similar name.
+    """
 
-    def _place(self, i: int) -> tuple[pa.Array, pa.Array | None, int]:
-        chunk = int(np.searchsorted(self._starts, i, "right")) - 1
-        return *self._parts[chunk], i - int(self._starts[chunk])
-
-    def get(self, i: int) -> tuple[bytes | None, str | None]:
-        """The bytes of image i and its path; None where they are missing."""
-        data, paths, row = self._place(i)
-        return data[row].as_py(), None if paths is None else paths[row].as_py()
-
-    def path(self, i: int) -> str | None:
-        """The path of image i."""
-        _, paths, row = self._place(i)
-        return None if paths is None else paths[row].as_py()
-
-
-def _schema(file: Path) -> tuple[pa.Schema, dict[str, Any]]:
-    """The columns, and their description in the Hugging Face metadata."""
-    try:
-        schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError) as error:
-        raise UnweaveError(f"{file} cannot be read as Parquet: {_one_line(error)}") from None
-    try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-    except (KeyError, TypeError, ValueError):
-        features = {}
-    return schema, features if isinstance(features, dict) else {}
+    def __init__(self, files: Sequence[Path], image_column: str | None = None, label_column: str | None = None) -> None:
+        self.files = list(files)
+        with reading(self.files[0]):
+            columns = find_columns(self.files[0], pq.read_schema(self.files[0]), image_column, label_column)
+        for file in self.files[1:]:
+            with reading(file):
+                found = {*pq.read_schema(file).names, None}
+            if absent := {columns.image, columns.label} - found:
+                raise UnweaveError(f"{file} has no column {absent.pop()!r}, but {self.files[0]} has")
+        self._count([_metadata(file).num_rows for file in self.files])
+        needed = _encoded_size(self.files, columns.image)
+        if needed < available_memory() / 2:
+            self._images = ArrowColumn([_read(file, columns.image) for file in self.files])
+        else:
+            self._images = flat_file(self.files, columns.image, needed, partial(_rows, column=columns.image))
+        self.labels, self.classes = None, columns.names
+        if columns.label is not None:
+            values = [value for file in self.files for value in _read(file, columns.label).to_pylist()]
+            self.labels, self.classes = read_labels(values, columns.names)
 
 
-def _image_column(file: Path, schema: pa.Schema, features: dict[str, Any], asked: str | None) -> str:
-    def holds_images(name: str) -> bool:
-        kind = schema.field(name).type
-        if pa.types.is_struct(kind):
-            return any(kind.field(i).name == "bytes" for i in range(kind.num_fields))
-        return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+class SavedDatasetImages(TableImages):
+    """The images of a data set that Hugging Face's ``Dataset.save_to_disk`` wrote; of several splits, ``train``."""
 
-    able = [name for name in schema.names if holds_images(name)]
-    if asked is not None:
-        if asked not in able:
-            raise UnweaveError(
-                f"`image_column` {asked}: {file} has images in {_list(able)}, its columns are {_list(schema.names)}"
-            )
-        return asked
-    declared = [name for name in able if features.get(name, {}).get("_type") == "Image"]
-    found = declared or [name for name in able if name in ("image", "img")] or able
-    if not found:
-        raise UnweaveError(f"{file} has no image column; its columns are {_list(schema.names)}")
-    if len(found) > 1:
-        raise UnweaveError(f"{file} has several image columns, {_list(found)}; choose one with `image_column`")
-    return found[0]
+    def __init__(self, folder: Path, image_column: str | None = None, label_column: str | None = None) -> None:
+        if (folder / "dataset_dict.json").is_file():
+            if not (folder / "train").is_dir():
+                raise UnweaveError(f"{folder} has no split named train; name the folder of a split")
+            folder = folder / "train"
+        self.files = sorted(folder.glob("*.arrow"))
+        if not self.files:
+            raise UnweaveError(f"{folder} has no .arrow files")
+        tables = []
+        for file in self.files:
+            with reading(file):
+                tables.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
+        columns = find_columns(folder, tables[0].schema, image_column, label_column)
+        self._count([len(table) for table in tables])
+        self._images = ArrowColumn([table[columns.image] for table in tables])
+        self.labels, self.classes = None, columns.names
+        if columns.label is not None:
+            values = [value for table in tables for value in table[columns.label].to_pylist()]
+            self.labels, self.classes = read_labels(values, columns.names)
 
 
-def _label_column(file: Path, schema: pa.Schema, features: dict[str, Any], asked: str | None) -> str | None:
-    if asked is not None and asked not in schema.names:
-        raise UnweaveError(f"`label_column` {asked}: the columns of {file} are {_list(schema.names)}")
-    declared = [name for name, feature in features.items() if feature.get("_type") == "ClassLabel"]
-    for name in [asked] if asked else [*LABELS, *declared]:
-        if name in schema.names and pa.types.is_integer(schema.field(name).type):
-            return name
-    if asked:
-        raise UnweaveError(f"`label_column` {asked} of {file} holds {schema.field(asked).type}, not whole numbers")
-    return None
+class CsvImages(TableImages):
+    """The images whose paths a CSV file lists, relative to its folder, perhaps with labels."""
+
+    def __init__(self, file: Path, image_column: str | None = None, label_column: str | None = None) -> None:
+        from pyarrow import csv
+
+        self.files = [file]
+        with reading(file):
+            separator = "\t" if file.suffix.lower() == ".tsv" else ","
+            table = csv.read_csv(file, parse_options=csv.ParseOptions(delimiter=separator))
+            columns = find_columns(file, table.schema, image_column, label_column)
+        self._count([len(table)])
+        self._images = ArrowColumn([table[columns.image]])
+        self.labels, self.classes = None, None
+        if columns.label is not None:
+            self.labels, self.classes = read_labels(table[columns.label].to_pylist(), None)
 
 
 def _encoded_size(files: list[Path], column: str) -> int:
@@ -163,45 +145,22 @@ def _encoded_size(files: list[Path], column: str) -> int:
 
 
 def _metadata(file: Path) -> pq.FileMetaData:
-    try:
+    with reading(file):
         return pq.read_metadata(file)
-    except (pa.ArrowException, OSError) as error:
-        raise UnweaveError(f"{file} cannot be read as Parquet: {_one_line(error)}") from None
 
 
 def _read(file: Path, column: str) -> pa.ChunkedArray:
-    try:
+    with reading(file):
         return pq.read_table(file, columns=[column], partitioning=None)[column]
-    except (pa.ArrowException, OSError) as error:
-        raise UnweaveError(f"{file} cannot be read: {_one_line(error)}") from None
 
 
 def _rows(file: Path, column: str) -> Iterator[tuple[bytes | None, str | None]]:
-    try:
+    with reading(file):
         for batch in pq.ParquetFile(file).iter_batches(256, columns=[column]):
-            data, paths = _parts(batch.column(column))
-            yield from zip(data.to_pylist(), paths.to_pylist() if paths else [None] * len(data), strict=True)
-    except pa.ArrowException as error:
-        raise UnweaveError(f"{file} cannot be read: {_one_line(error)}") from None
-
-
-def _parts(chunk: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    """Bytes and, in a column of structs, paths."""
-    if not pa.types.is_struct(chunk.type):
-        return chunk, None
-    # flatten, unlike field, makes the parts of a null struct null
-    parts = {chunk.type.field(i).name: part for i, part in enumerate(chunk.flatten())}
-    return parts["bytes"], parts.get("path")
-
-
-def _labels(files: list[Path], column: str) -> list[int] | None:
-    values = [MISSING if value is None else int(value) for file in files for value in _read(file, column).to_pylist()]
-    return values if any(value != MISSING for value in values) else None
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names) if names else "none"
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
+            data, paths = image_parts(batch.column(column))
+            missing = [None] * batch.num_rows
+            yield from zip(
+                missing if data is None else data.to_pylist(),
+                missing if paths is None else paths.to_pylist(),
+                strict=True,
+            )
