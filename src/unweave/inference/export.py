@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unweave._version import __version__
 from unweave.errors import UnweaveError
 from unweave.files import atomic_write
 from unweave.inference.model import SpacesModel
+from unweave.tensor_files import save_tensors
 from unweave.training.run_folder import RunFolder
 
 
@@ -31,10 +31,8 @@ def export_model(model: SpacesModel, out: str | Path, *, onnx: bool = True) -> l
     """
     folder = RunFolder(out)
     folder.create()
-    weights = {name: value.contiguous() for name, value in model.encoder.state_dict().items()}
     try:
-        with atomic_write(folder.exported_weights) as temporary:
-            save_file(weights, temporary, {"format": "pt", "unweave": __version__})
+        save_tensors(folder.exported_weights, model.encoder.state_dict(), {"format": "pt", "unweave": __version__})
         folder.save_exported_model({"unweave": __version__, **model.description})
         written = [folder.exported_weights, folder.exported_model]
         if onnx:

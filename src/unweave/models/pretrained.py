@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from unweave.errors import UnweaveError
 from unweave.models.encoder import Encoder
+from unweave.tensor_files import open_tensors
 
 PREFIXES = ("module.", "encoder.", "backbone.", "model.", "_orig_mod.", "student.", "net.", "base_encoder.")
 """Prefixes under which libraries store a backbone within a larger module."""
@@ -91,21 +90,21 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     """
     path = Path(path)
     if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise UnweaveError(f"{path} cannot be read: {error}") from None
+        with open_tensors(path) as file:
+            return {name: file.get(name) for name in file.names}
     try:
         loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds of errors for files that are not checkpoints
-        reason = str(error).splitlines()[0][:160]
+        reason = " ".join((str(error) or type(error).__name__).split())[:160]
         raise UnweaveError(
-            f"{path} cannot be read without running code it may contain ({reason}); convert it to safetensors"
+            f"{path} is empty, damaged, or cannot be read without running code it may contain ({reason}); convert it "
+            "to safetensors"
         ) from None
     for key in WRAPPERS:
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
-    tensors = {k: v for k, v in loaded.items() if isinstance(v, Tensor)} if isinstance(loaded, dict) else {}
+    items = loaded.items() if isinstance(loaded, dict) else ()
+    tensors = {name: value for name, value in items if isinstance(name, str) and isinstance(value, Tensor)}
     if not tensors:
         raise UnweaveError(f"{path} contains no named tensors")
     return tensors

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with everything that a run needs to resume. No pickle, so any file is safe to open.
+"""Checkpoints: one safetensors file with everything that a run needs to resume, and checksums of all of it.
 
 Tensors are stored as such; everything else (the step, the model's description, the optimiser's settings) is in the
 file's JSON metadata.
@@ -9,14 +9,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from unweave.errors import UnweaveError
-from unweave.files import atomic_write
+from unweave.tensor_files import TensorFile, open_tensors, save_tensors
 
-FORMAT = 1
+FORMAT = 2
 """Increased whenever an older unweave cannot read new files."""
 
 
@@ -32,12 +30,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, "", tensors)
-    metadata = {"unweave_format": str(FORMAT), "skeleton": json.dumps(skeleton)}
-    with atomic_write(path) as temporary:
-        try:
-            save_file(tensors, temporary, metadata)
-        except SafetensorError as error:
-            raise OSError(str(error)) from None
+    save_tensors(path, tensors, {"unweave_format": str(FORMAT), "skeleton": json.dumps(skeleton)})
 
 
 def load_checkpoint(path: Path, only: Collection[str] | None = None) -> dict[str, Any]:
@@ -50,20 +43,16 @@ def load_checkpoint(path: Path, only: Collection[str] | None = None) -> dict[str
         ...     load_checkpoint(Path(folder) / "c.safetensors", only=("step",))
         {'step': 3}
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            found = metadata.get("unweave_format")
-            if found is None:
-                raise UnweaveError(f"{path} is a safetensors file, but not a checkpoint of unweave")
-            if int(found) > FORMAT:
-                raise UnweaveError(
-                    f"{path} has checkpoint format {found}, this unweave reads up to {FORMAT}: update unweave"
-                )
-            [(_, entries)] = json.loads(metadata["skeleton"]).items()
-            return {key: _unpack(item, file) for key, item in entries if only is None or key in only}
-    except (SafetensorError, OSError) as error:
-        raise UnweaveError(f"{path} cannot be read as a checkpoint: {error}") from None
+    with open_tensors(path) as file:
+        found = file.metadata.get("unweave_format")
+        if found is None:
+            raise UnweaveError(f"{path} is a safetensors file, but not a checkpoint of unweave")
+        if int(found) > FORMAT:
+            raise UnweaveError(
+                f"{path} has checkpoint format {found}, this unweave reads up to {FORMAT}: update unweave"
+            )
+        [(_, entries)] = json.loads(file.metadata["skeleton"]).items()
+        return {key: _unpack(item, file) for key, item in entries if only is None or key in only}
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
@@ -71,8 +60,7 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     has no numbers as keys.
     """
     if isinstance(value, Tensor):
-        # A copy: safetensors refuses tensors that share memory.
-        tensors[name] = value.detach().cpu().contiguous().clone()
+        tensors[name] = value
         return {"tensor": name}
     if isinstance(value, dict):
         return {"dict": [[key, _pack(item, f"{name}.{key}".lstrip("."), tensors)] for key, item in value.items()]}
@@ -81,10 +69,10 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     return {"value": value}
 
 
-def _unpack(packed: Any, file: Any) -> Any:
+def _unpack(packed: Any, file: TensorFile) -> Any:
     (kind, value), *_ = packed.items()
     if kind == "tensor":
-        return file.get_tensor(value)
+        return file.get(value)
     if kind == "dict":
         return {key: _unpack(item, file) for key, item in value}
     if kind == "list":
