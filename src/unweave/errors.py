@@ -1,4 +1,4 @@
-"""The error raised for a user's mistake."""
+"""The error raised for a user's mistake, and the warning about a run that goes wrong."""
 
 
 class UnweaveError(ValueError):
@@ -13,4 +13,14 @@ class UnweaveError(ValueError):
         ... except uw.UnweaveError as error:
         ...     print(error)
         SimCLR: `temperature` must be positive, not 0
+    """
+
+
+class UnweaveWarning(UserWarning):
+    """Something that the user should know and that does not stop a run. The command line prints it as one line.
+
+    Examples:
+        >>> import warnings
+        >>> warnings.simplefilter("error", UnweaveWarning)  # stop where there is one
+        >>> warnings.simplefilter("default", UnweaveWarning)
     """

@@ -4,6 +4,7 @@ Legend: n images, d dimensions, C (d, d) the correlation of view a's dimensions 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -42,6 +43,7 @@ class BarlowTwins(BaseMethod):
         tensor(True)
     """
 
+    least_pairs: ClassVar[int] = 2  # of one pair there is no correlation
     invariance_weight: float = 1.0
     """λ."""
     off_diagonal_weight: float = 0.0051

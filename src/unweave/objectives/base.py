@@ -10,7 +10,7 @@ Legend: n images, d dimensions, z_a and z_b (n, d) the embeddings of their two v
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,8 @@ class BaseMethod(ABC):
 
     invariance_weight: float = 1.0
     """The method's standard λ."""
+    least_pairs: ClassVar[int] = 1
+    """The least number of pairs on which its invariance is defined."""
 
     @abstractmethod
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -121,6 +123,11 @@ class Objective(nn.Module):
 
     spaces: tuple[str, ...]
 
+    @property
+    def least_batch(self) -> int:
+        """The least number of images in a batch, over all processes."""
+        return max(2, len(self.spaces))
+
     def attach(self, encoder: nn.Module) -> None:
         """Called once before training, with the encoder on its device: the place to create a teacher."""
 
@@ -136,6 +143,9 @@ class Objective(nn.Module):
 
     def update(self, terms: LossTerms) -> None:
         """Called after each optimiser step: the place to adapt λ, a teacher or a queue."""
+
+    def finish(self, terms: LossTerms) -> None:
+        """Called after the last step: the place to report what the user should know about the outcome."""
 
     def stage(self) -> Hashable:
         """A value that changes when ``forward`` begins to compute something else: CUDA graphs are then recaptured."""

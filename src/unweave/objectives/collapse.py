@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from unweave.errors import UnweaveWarning
 from unweave.settings import require
 
 
-class CollapseWarning(UserWarning):
-    """A space is close to collapse.
+class CollapseWarning(UnweaveWarning):
+    """A space is close to collapse, or has recovered.
 
     Examples:
         >>> import warnings

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from unweave.describe import Described
 from unweave.device_cache import cached_tensor
-from unweave.distributed import gather, world_size
+from unweave.distributed import gather, rank, world_size
 from unweave.errors import UnweaveError
 from unweave.objectives.base import BaseMethod, Embeddings, LossTerms, Objective
 from unweave.objectives.collapse import CollapseGuard, CollapseWarning, effective_rank, variance
@@ -28,6 +28,8 @@ from unweave.objectives.lambdas import FixedWeights, LambdaRule
 Entropy = Literal["content+joint", "joint", "per-space"]
 CHECK_EVERY = 50
 """Updates between two checks for a collapse: each check waits for the device."""
+FIRST_CHECK = 10
+"""The update of the first check."""
 MEASURED = 512
 """Images on which a space's variance and effective rank are measured."""
 
@@ -95,7 +97,7 @@ class DisentangledLoss(Described, Objective):
         of_styles = {"content": 0.0, **weight} if isinstance(weight, Mapping) else weight
         self.register_buffer("independence_weights", self._per_space("weight", of_styles), persistent=False)
         self._updates = 0  # the value of the buffer, known to the host
-        self._collapsed: set[str] = set()
+        self._collapsed: set[int] = set()
 
     def _per_space(self, name: str, value: float | Mapping[str, float]) -> Tensor:
         if isinstance(value, Mapping):
@@ -103,6 +105,11 @@ class DisentangledLoss(Described, Objective):
                 raise UnweaveError(f"`{name}` names the spaces {sorted(value)}, but there are {sorted(self.spaces)}")
             return torch.tensor([float(value[space]) for space in self.spaces])
         return torch.full((len(self.spaces),), float(value))
+
+    @property
+    def least_batch(self) -> int:
+        """As many pairs of every kind as the base method needs."""
+        return max(2, len(self.spaces) * self.base.least_pairs)
 
     def forward(
         self, z_a: Embeddings, z_b: Embeddings, shared: Tensor, targets: Mapping[str, Tensor] | None = None
@@ -180,8 +187,8 @@ class DisentangledLoss(Described, Objective):
         self.updates.add_(1)
         measured = terms.per_space
         collapsed = self.collapse_guard.collapsed(measured["variance"], measured["effective_rank"])
-        if self._updates > self.lambda_rule.warmup and self._updates % CHECK_EVERY == 0:
-            self._warn_of_collapse(collapsed, terms)
+        if self._updates == FIRST_CHECK or self._updates % CHECK_EVERY == 0:
+            self._report_collapse(collapsed, terms)
         if self.lambda_rule.changes_at(self._updates):
             gaps = measured["invariance_gap"].to(self.lambdas)
             proposed = self.lambda_rule.step(self.lambdas, gaps, self.tolerances)
@@ -191,20 +198,30 @@ class DisentangledLoss(Described, Objective):
         """Whether the independence term is part of the loss."""
         return self.independence is not None and self._updates >= self.independence.start
 
-    def _warn_of_collapse(self, collapsed: Tensor, terms: LossTerms) -> None:
-        """Once each time a space comes close to collapse."""
-        now = {space for space, is_collapsed in zip(self.spaces, collapsed.tolist(), strict=True) if is_collapsed}
-        for space in sorted(now - self._collapsed):
-            m = self.spaces.index(space)
-            fixed = isinstance(self.lambda_rule, FixedWeights)
-            remedy = "a smaller λ" if fixed else "λ is being reduced; a larger tolerance"
-            warnings.warn(
-                f"space {space!r} is close to collapse (variance {terms.per_space['variance'][m]:.3g}, effective rank "
-                f"{terms.per_space['effective_rank'][m]:.3g}): {remedy} or a smaller learning rate may help",
-                CollapseWarning,
-                stacklevel=4,
+    @torch.no_grad()
+    def finish(self, terms: LossTerms) -> None:
+        """Reports spaces that are collapsed at the end."""
+        measured = terms.per_space
+        collapsed = self.collapse_guard.collapsed(measured["variance"], measured["effective_rank"]).tolist()
+        if found := [_state(m, terms) for m, is_collapsed in enumerate(collapsed) if is_collapsed]:
+            _warn(
+                f"collapsed at the end of training: {'; '.join(found)}; embeddings there hardly differ between images: "
+                f"train longer, or with {self._remedy()}"
             )
+
+    def _report_collapse(self, collapsed: Tensor, terms: LossTerms) -> None:
+        """Once each time a space comes close to collapse, and when it has recovered."""
+        now = {m for m, is_collapsed in enumerate(collapsed.tolist()) if is_collapsed}
+        for m in sorted(now - self._collapsed):
+            reduced = "" if isinstance(self.lambda_rule, FixedWeights) else "; its λ is being reduced"
+            _warn(f"step {self._updates}: close to collapse: {_state(m, terms)}{reduced}; {self._remedy()} may help")
+        for m in sorted(self._collapsed - now):
+            _warn(f"step {self._updates}: recovered from collapse: {_state(m, terms)}")
         self._collapsed = now
+
+    def _remedy(self) -> str:
+        smaller = "a smaller λ" if isinstance(self.lambda_rule, FixedWeights) else "a larger `tolerance`"
+        return f"{smaller} or a smaller `lr`"
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -233,6 +250,16 @@ class DisentangledLoss(Described, Objective):
                 raise UnweaveError(
                     f"`shared` must be between 0 and {len(self.spaces) - 1}, the number of groups, not {low} to {high}"
                 )
+
+
+def _state(m: int, terms: LossTerms) -> str:
+    spread, directions = (terms.per_space[name][m].item() for name in ("variance", "effective_rank"))
+    return f"space {terms.spaces[m]!r} (variance {spread:.3g}, effective rank {directions:.3g})"
+
+
+def _warn(message: str) -> None:
+    if rank() == 0:
+        warnings.warn(message, CollapseWarning, stacklevel=4)
 
 
 def _full_precision(z: Tensor) -> Tensor:
