@@ -49,7 +49,10 @@ def imports(path):
 
 
 INDEPENDENT = ("augment", "objectives", "models", "data")
-SHARED = {"describe", "device_cache", "distributed", "errors", "settings", "files", "_lazy", "_version"}
+SHARED = {"console", "describe", "device_cache", "distributed", "errors", "settings", "files", "tensor_files"} | {
+    "_lazy",
+    "_version",
+}
 
 
 @pytest.mark.parametrize("package", INDEPENDENT)
@@ -60,7 +63,7 @@ def test_the_parts_of_a_step_do_not_import_each_other(package):
             assert part in SHARED | {package}, f"{path.name} imports {module}"
 
 
-UTILITIES = {"unweave.describe", "unweave.files"}
+UTILITIES = {"unweave.console", "unweave.describe", "unweave.files"}
 
 
 def test_experiments_use_the_public_api_alone():

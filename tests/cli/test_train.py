@@ -16,7 +16,7 @@ from processes import Child, command, torchrun_environment
 from small_runs import flags, weights
 from unweave.cli.main import main
 from unweave.cli.train import settings_from
-from unweave.training import load_checkpoint
+from unweave.training import load_checkpoint, metrics
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -189,9 +189,12 @@ def test_a_full_disk_is_one_line_and_keeps_the_previous_checkpoint(photo_folder,
     assert not list(out.glob(".checkpoint*"))
 
 
-def test_a_full_disk_for_metrics_is_one_line_too(photo_folder, tmp_path, capsys):
+def test_a_full_disk_for_metrics_is_one_line_too(photo_folder, tmp_path, capsys, monkeypatch):
     out = tmp_path / "run"
-    out.mkdir()
-    (out / "metrics.jsonl").symlink_to("/dev/full")
+
+    def full(*_, **__):
+        return open("/dev/full", "w", buffering=1)
+
+    monkeypatch.setattr(metrics, "open", full, raising=False)
     assert main(["train", str(photo_folder), "--out", str(out), *flags(epochs=1, probe="none")]) == 2
     assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]

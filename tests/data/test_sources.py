@@ -359,4 +359,4 @@ def test_damaged_parquet_is_one_line(tmp_path):
                 with contextlib.suppress(UnreadableImageError):
                     decode(source.read(i), 8)
         except UnweaveError as error:
-            assert "\n" not in str(error)
+            assert "\n" not in str(error)  # noqa: PT017

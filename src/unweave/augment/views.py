@@ -157,6 +157,14 @@ class Views(Described):
         """The embedding spaces to learn: content, and one for each group."""
         return ("content", *self.groups)
 
+    @property
+    def size(self) -> Size | None:
+        """Height and width of the views, where a crop sets them."""
+        size = (0, 0)
+        for step in self._steps:
+            size = step.a.output_size(size)
+        return size if all(size) else None
+
     def __call__(
         self,
         images: Tensor,

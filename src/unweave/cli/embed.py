@@ -41,11 +41,10 @@ def embed(
     check_exists(data, root)
     import torch
 
-    from unweave.console import message_console
+    from unweave.console import ProgressBar, message_console
     from unweave.data import open_source
     from unweave.data.unreadable import printable
     from unweave.inference import embed_images, load
-    from unweave.training import ProgressBar
 
     source = open_source(data, root=root, image_column=image_column, label_column=label_column)
     model = load(run)

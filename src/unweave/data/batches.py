@@ -14,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from unweave.data.identity import identify_tensor
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.resources import default_workers
 from unweave.errors import UnweaveError
@@ -38,6 +39,9 @@ class BatchOrder(Protocol):
 
 class BatchSource(Protocol):
     """Something that has a number of images and yields them in batches.
+
+    It may have two more members: ``identity``, a text by which a resumed run recognises the images, and
+    ``prepare(device)``, which the loop calls once everything was checked and before the first batch.
 
     Examples:
         >>> import torch, unweave as uw
@@ -95,8 +99,15 @@ class TensorImages:
         torch.Size([4, 3, 8, 8])
     """
 
-    def __init__(self, images: Tensor) -> None:
-        self.images = images
+    def __init__(self, images: Tensor, identity: str | None = None) -> None:
+        self.images, self._identity = images, identity
+
+    @property
+    def identity(self) -> str:
+        """By which a resumed run recognises the images."""
+        if self._identity is None:
+            self._identity = identify_tensor(self.images)
+        return self._identity
 
     def __len__(self) -> int:
         return len(self.images)

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from unweave.data.batches import TensorImages
 from unweave.data.config import MAX_PIXELS, Cache
 from unweave.data.decode import Decoder
+from unweave.data.identity import identify_source
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.resources import available_memory, default_workers, free_shared_memory
 from unweave.data.sources.base import Source
@@ -107,7 +109,7 @@ def load_images(
             start += len(chunk)
             if on_progress:
                 on_progress(start)
-    return TensorImages(store)
+    return TensorImages(store, streamed.identity)
 
 
 class StreamedImages:
@@ -120,6 +122,11 @@ class StreamedImages:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @cached_property
+    def identity(self) -> str:
+        """By which a resumed run recognises the images."""
+        return identify_source(self.source)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         slots = torch.empty(1, len(index), *self.shape, dtype=torch.uint8)

@@ -15,29 +15,28 @@ import torch
 from lightning_fabric import Fabric
 
 from unweave._version import __version__
-from unweave.augment import Views
 from unweave.console import message_console
 from unweave.data import load_images
+from unweave.data.deferred import DeferredImages
+from unweave.data.sources import is_files
 from unweave.data.sources.base import MISSING, Source, Subset
 from unweave.data.sources.folder import FolderImages
 from unweave.data.unreadable import UnreadableImages
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
-from unweave.evaluation import OnlineProbe
 from unweave.models import Encoder, load_weights, read_weights
 from unweave.pretraining.config import PretrainConfig, from_yaml
 from unweave.pretraining.presets import preset as preset_named
+from unweave.pretraining.probe import make_probe
 from unweave.settings import identity, to_nested, with_settings
-from unweave.training import ProgressBar, Run, RunFolder, TrainConfig, train
+from unweave.training import Run, RunFolder, TrainConfig, train
 
 MEASURED = 1000
 """Images on which the statistics of channels are measured."""
-PROBED = 4000
-"""Images on which spaces are evaluated during training."""
 
 
 def pretrain(
-    data: str | Path,
+    data: Any,
     out: str | Path = "run",
     *,
     preset: str = "small",
@@ -48,7 +47,8 @@ def pretrain(
     """Trains on the photographs in ``data``; leaves settings, checkpoint and metrics in the folder ``out``.
 
     Args:
-        data: a folder of images, Parquet files, a glob, or with ``root`` the name of a torchvision data set.
+        data: anything that ``open_source`` accepts: a folder of images, Parquet files, a CSV file, a glob, a list of
+            paths, a ``Dataset``, the data set of a ``DataLoader``, or with ``root`` the name of a torchvision data set.
         out: the run's folder; ``uw.load(out)`` gives the trained model.
         preset: the settings to start from.
         config: settings to start from, instead of a preset.
@@ -67,25 +67,25 @@ def pretrain(
         1
     """
     config = with_settings(preset_named(preset) if config is None else config, settings)
-    data, folder = str(data), RunFolder(out)
+    name, folder = _name(data), RunFolder(out)
     source = config.data.open(data)
-    config.training.require_batch(len(source), len(config.views.spaces))
-    config = _with_statistics(config, source)
+    phases = _phases(config, folder)
+    objective = config.objective.build(config.views.spaces, phases[-1].config.total_steps(len(source)))
+    config.training.require_batch(len(source), objective.least_batch)
     fabric = config.training.launch.start()
     folder.create()
-    _save_config(folder, data, config)
+    with folder.locked(fabric.device):
+        config = _with_statistics(config, source)
+        _save_config(folder, name, config)
 
     console = message_console(quiet=rank() != 0 or not progress)
-    console.print(_summary(data, source, fabric))
-    # Decoding comes last: it can take long, and the user's mistakes should show before.
-    phases = _phases(config, folder)
+    console.print(_summary(name, source, fabric))
     views = config.views.build(config.data.channels)
     encoder = _encoder(config, views.spaces, folder, console)
-    steps_per_epoch = len(source) // config.training.batch_size
-    objective = config.objective.build(views.spaces, phases[-1].config.total_steps(len(source)))
-    probe = _probe(source, config, views, steps_per_epoch, console) if rank() == 0 else None
+    probe = make_probe(source, config, views, console.print) if rank() == 0 else None
     unreadable = UnreadableImages(len(source), config.data.max_bad, folder.unreadable if rank() == 0 else None)
-    images = _decode(source, config, fabric, unreadable, progress)
+    # Decoded by the training loop, after its checks: it can take long, and the user's mistakes should show before.
+    images = DeferredImages(source, config.decode_size, config.data, unreadable, progress=progress and rank() == 0)
     for phase in phases:
         if phase is not phases[-1] and folder.checkpoint.exists():
             continue  # its outcome is part of the checkpoint of the next phase
@@ -152,13 +152,33 @@ def _resumes(folder: RunFolder) -> bool:
     return folder.checkpoint.exists() or folder.projectors.checkpoint.exists()
 
 
+def _name(data: Any) -> str:
+    """What a run's config.yaml says about its images."""
+    if isinstance(data, (str, Path)):
+        return str(data)
+    kind = type(data).__name__
+    return f"{kind} of {len(data)} paths" if is_files(data) and kind in ("list", "tuple") else kind
+
+
 def _save_config(folder: RunFolder, data: str, config: PretrainConfig) -> None:
     """Writes all settings; raises where the folder contains a run with others."""
     if folder.config.exists() and _resumes(folder):
         saved = folder.load_config()
         theirs = from_yaml(saved, PretrainConfig(), str(folder.config))
+        _require_same_length(folder, theirs.training, config.training, data)
         folder.require_same({"DATA": saved.get("source"), **identity(theirs)}, {"DATA": data, **identity(config)})
     folder.save_config({"unweave": __version__, "source": data, **to_nested(config)})
+
+
+def _require_same_length(folder: RunFolder, old: TrainConfig, new: TrainConfig, data: str) -> None:
+    """Says how to train longer: the schedule of a run cannot be changed after it began."""
+    if (old.epochs, old.steps) != (new.epochs, new.steps):
+        before, now = (f"{c.steps} steps" if c.steps is not None else f"{c.epochs:g} epochs" for c in (old, new))
+        raise UnweaveError(
+            f"{folder.path} contains a run of {before}, not {now}, and its learning rate follows a schedule of that "
+            f"length; to train longer, start a new run from its weights: unweave train {data} `init` {folder.path} "
+            f"`out` another-folder, with `epochs` for the epochs to add"
+        )
 
 
 def _summary(data: str, source: Source, fabric: Fabric) -> str:
@@ -168,24 +188,6 @@ def _summary(data: str, source: Source, fabric: Fabric) -> str:
     ignored = ", ".join(f"{count} {suffix}" for suffix, count in others.most_common(4))
     note = f"; ignored files: {ignored}" if ignored else ""
     return f"{len(source):,} images from {data}{classes}, on {fabric.device}{many}{note}"
-
-
-def _decode(
-    source: Source, config: PretrainConfig, fabric: Fabric, unreadable: UnreadableImages, progress: bool
-) -> Any:
-    with ProgressBar(len(source), 0, "decoding", show=progress and rank() == 0, step="image") as bar:
-        return load_images(
-            source,
-            config.decode_size,
-            channels=config.data.channels,
-            reduced=True,
-            max_pixels=config.data.max_pixels,
-            cache=config.data.cache,
-            workers=config.data.workers,
-            device=fabric.device,
-            unreadable=unreadable,
-            on_progress=bar.advance,
-        )
 
 
 def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder, console: Any) -> Encoder:
@@ -221,31 +223,3 @@ def _read_init(init: str) -> dict[str, torch.Tensor]:
     if not path.is_file():
         raise UnweaveError(f"`init` {init}: there is no such run or file; 'pretrained' loads published weights")
     return read_weights(path)
-
-
-def _probe(
-    source: Source, config: PretrainConfig, views: Views, steps_per_epoch: int, console: Any
-) -> OnlineProbe | None:
-    """On some labelled images, where there are any."""
-    settings = config.evaluation
-    if settings.probe == "none":
-        return None
-    if settings.probe_data is not None:
-        source = replace(config.data, root=None).open(settings.probe_data)
-        if source.labels is None:
-            raise UnweaveError(f"`probe_data` {settings.probe_data} has no labels")
-    if source.labels is None:
-        return None
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(1)).tolist()
-    chosen = Subset(source, [i for i in order if source.labels[i] != MISSING][:PROBED])
-    unreadable = UnreadableImages(len(chosen), 1.0)
-    size, workers = config.views.size, config.data.workers
-    channels = config.data.channels
-    decoded = load_images(chosen, size, channels=channels, cache="ram", workers=workers, unreadable=unreadable)
-    kept = [i for i in range(len(chosen)) if i not in unreadable]
-    labels = torch.tensor(chosen.labels)[kept]
-    if len(kept) < 20 or len(labels.unique()) < 2:
-        console.print(f"too few labelled images for a probe: {len(kept)} of {len(labels.unique())} classes")
-        return None
-    every = settings.probe_every * steps_per_epoch
-    return OnlineProbe(decoded[torch.tensor(kept)], labels, views, kind=settings.probe, every=every)

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unweave.console import ProgressBar
 from unweave.objectives import LambdaRule
-from unweave.training import CapturedStep, ProgressBar
+from unweave.training import CapturedStep
 
 
 class StackedMLP(nn.Module):

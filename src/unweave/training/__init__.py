@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from unweave.training.config import LaunchConfig, OptimConfig, TrainConfig
     from unweave.training.cuda_graph import CapturedStep
     from unweave.training.loop import PairSampler, Run, train
-    from unweave.training.metrics import ProgressBar
     from unweave.training.monitor import Evaluation
     from unweave.training.run_folder import RunFolder
 
@@ -19,7 +18,6 @@ __all__ = [
     "LaunchConfig",
     "OptimConfig",
     "PairSampler",
-    "ProgressBar",
     "Run",
     "RunFolder",
     "TrainConfig",
@@ -35,7 +33,6 @@ __getattr__, __dir__ = attach(
         "config": ("LaunchConfig", "OptimConfig", "TrainConfig"),
         "cuda_graph": ("CapturedStep",),
         "loop": ("PairSampler", "Run", "train"),
-        "metrics": ("ProgressBar",),
         "monitor": ("Evaluation",),
         "run_folder": ("RunFolder",),
     },

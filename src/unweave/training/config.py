@@ -80,12 +80,15 @@ class LaunchConfig:
     """Machines; under torchrun and Slurm, what they have started."""
     strategy: str = adjustable("auto")
     """Lightning Fabric's strategy for several processes."""
+    threads: int | None = adjustable(None)
+    """CPU threads of torch in each process. By default OMP_NUM_THREADS, or what a short measurement finds fastest; a
+    resumed run keeps the number it began with, so that its result is the same."""
     precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
     """Lightning Fabric's precision; auto is bf16-mixed on GPUs and 32-true elsewhere."""
 
     def __post_init__(self) -> None:
         require_choice(self, "precision")
-        require(self, ">= 1", "devices", "nodes")
+        require(self, ">= 1", "devices", "nodes", "threads")
 
     def start(self) -> "Fabric":
         """Starts or joins the processes."""
@@ -128,6 +131,8 @@ class TrainConfig:
     """Minutes between two checkpoints."""
     tensorboard: bool = adjustable(False)
     """Write metrics for TensorBoard too."""
+    allow_other_data: bool = adjustable(False)
+    """Resume although the images are not those with which the run began."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)
 
@@ -137,13 +142,13 @@ class TrainConfig:
         if abs(self.seed) >= 2**63:
             raise UnweaveError(f"`seed` must fit into 64 bits, not {self.seed}")
 
-    def require_batch(self, images: int | None, kinds: int, processes: int = 1) -> None:
-        """Raises unless a batch can be made of this many images, kinds of pairs and processes."""
+    def require_batch(self, images: int | None, least: int, processes: int = 1) -> None:
+        """Raises unless this many images and processes give batches, of at least ``least`` images."""
         batch = self.batch_size
         if images is not None and images < batch:
             raise UnweaveError(f"`batch_size` {batch} is larger than the number of images, {images}")
-        if batch < kinds:
-            raise UnweaveError(f"`batch_size` {batch} is too small for {kinds} kinds of pairs")
+        if batch < least:
+            raise UnweaveError(f"`batch_size` {batch} is too small: with these groups and this method use {least}")
         if batch % processes:
             raise UnweaveError(f"`batch_size` {batch} cannot be divided equally among {processes} processes")
 

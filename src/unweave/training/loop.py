@@ -17,7 +17,11 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from unweave.augment import Pair
-from unweave.data import BatchSource, as_batch_source
+from unweave.console import ProgressBar, message_console
+from unweave.data import BatchSource, DataConfig, as_batch_source, open_source
+from unweave.data.deferred import DeferredImages
+from unweave.data.sources import is_files
+from unweave.data.unreadable import UnreadableImages
 from unweave.describe import describe
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
@@ -26,13 +30,15 @@ from unweave.objectives import LossTerms, Objective
 from unweave.settings import identity
 from unweave.training.config import TrainConfig
 from unweave.training.cuda_graph import CapturedGradients
-from unweave.training.metrics import MetricsFile, ProgressBar
+from unweave.training.lost_process import noticing_lost_processes
+from unweave.training.metrics import MetricsFile
 from unweave.training.micro_batch import backward, backward_in_parts
 from unweave.training.monitor import Evaluation, Monitor, train_mode
 from unweave.training.run_folder import RunFolder, describe_model
 from unweave.training.sampling import ShuffledOrder, mix_seeds
 from unweave.training.signals import StopSignals
 from unweave.training.state import TrainingState
+from unweave.training.threads import cpu_threads
 
 
 class PairSampler(Protocol):
@@ -95,7 +101,8 @@ def train(
     raises ``KeyboardInterrupt``.
 
     Args:
-        images: a tensor (n, c, h, w), a ``Dataset``, a ``DataLoader``, or any ``BatchSource``.
+        images: a tensor (n, c, h, w), a ``Dataset``, a ``DataLoader``, any ``BatchSource``; or files, as accepted by
+            ``open_source``: a folder, Parquet, CSV, a list of paths. They are decoded to 8/7 of the size of the views.
         views: ``Views``, or anything else that makes pairs.
         encoder: maps images to ``{"h": …, "content": …, …}``.
         objective: ``DisentangledLoss`` or another ``Objective``.
@@ -117,10 +124,11 @@ def train(
         >>> run.steps
         2
     """
-    folder, source = RunFolder(out), as_batch_source(images)
+    folder = RunFolder(out)
+    source = _as_source(images, views, folder, progress=progress)
     fabric = fabric or config.launch.start()
     folder.create()
-    with folder.locked(fabric.device):
+    with folder.locked(fabric.device), noticing_lost_processes():
         steps = _check(source, views, encoder, objective, config)
         folder.require_space(encoder)
         fingerprint = _fingerprint(source, views, encoder, objective, config, steps)
@@ -137,8 +145,11 @@ def train(
             both.compile()
         model, optimizer = fabric.setup(both, optimizer)
 
-        state = TrainingState(folder, encoder, optimizer, objective, fingerprint, model_description)
+        allowed = config.allow_other_data
+        state = TrainingState(folder, encoder, optimizer, objective, fingerprint, model_description, allowed)
         first = state.resume()
+        if 0 < first < steps:
+            message_console(quiet=rank() != 0 or not progress).print(f"{out}: resumes after step {first} of {steps}")
         board = folder.tensorboard if config.tensorboard else None
         metrics = MetricsFile(folder.metrics, keep_until=first, tensorboard=board)
         generator = torch.Generator(device=fabric.device)
@@ -148,12 +159,16 @@ def train(
             parameters = [*encoder.parameters(), *objective.parameters()]
             compute = CapturedGradients(gradients, parameters, generator, stage=objective.stage)
         stopped, done = False, first
+        if first < steps:
+            for part in (source, evaluation):
+                getattr(part, "prepare", _nothing)(fabric.device)
 
         train_mode(encoder)
         order = ShuffledOrder(_length(source) or 0, config.batch_size, config.seed, first, steps)
         with (
             ProgressBar(steps, first, description, show=progress and rank() == 0) as bar,
             _fast_matmul(fabric.device),
+            cpu_threads(fabric.device, config.launch.threads, state.threads),
             StopSignals(fabric.device) as signals,
             closing(_batches(source, order, fabric.device)) as batches,
         ):
@@ -177,6 +192,8 @@ def train(
                 monitor.after(done, terms, stopping=stopped)
                 if stopped:
                     break
+            if first < done == steps:
+                objective.finish(terms)
         if world_size() > 1:
             torch.distributed.barrier()  # no process ends, and is taken for lost, while the first one still writes
         encoder.eval()
@@ -184,6 +201,18 @@ def train(
             raise KeyboardInterrupt
         seconds = metrics.rows[-1].get("seconds", 0.0) if metrics.rows else 0.0
         return Run(done, first, seconds, metrics.rows, stopped)
+
+
+def _as_source(images: Any, views: PairSampler, folder: RunFolder, *, progress: bool) -> BatchSource:
+    """A batch source from what the user has."""
+    if not is_files(images):
+        return as_batch_source(images)
+    size = getattr(views, "size", None)
+    if size is None:
+        raise UnweaveError("`images` from files need a size: add a crop to the views, or use uw.data.load_images")
+    source, config = open_source(images), DataConfig()
+    unreadable = UnreadableImages(len(source), config.max_bad, folder.unreadable if rank() == 0 else None)
+    return DeferredImages(source, max(size) * 8 // 7, config, unreadable, progress=progress and rank() == 0)
 
 
 class _Gradients:
@@ -237,6 +266,10 @@ def _average_gradients(objective: Objective) -> None:
                 parameter.grad /= world_size()
 
 
+def _nothing(device: torch.device) -> None:
+    """For sources and evaluations that need no preparation."""
+
+
 def _memory_format(config: TrainConfig) -> torch.memory_format:
     return torch.channels_last if config.channels_last else torch.contiguous_format
 
@@ -263,6 +296,7 @@ def _fingerprint(
     """What must not change when a run resumes."""
     return {
         "images": _length(source),
+        "data": getattr(source, "identity", None),
         "views": describe(views),
         "encoder": describe(encoder),
         "objective": describe(objective),
@@ -287,5 +321,8 @@ def _check(
     if spaces != views.spaces:
         raise UnweaveError(f"`views` have the spaces {views.spaces}, `encoder` has {spaces}")
     length = len(source) if config.steps is None else _length(source)
-    config.require_batch(length, len(views.spaces), world_size())
+    least = objective.least_batch
+    if getattr(views, "all_pairs", False):  # every image gives a pair of every kind
+        least = -(-least // len(views.spaces))
+    config.require_batch(length, least, world_size())
     return config.total_steps(length or 0)

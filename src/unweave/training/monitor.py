@@ -7,16 +7,19 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from unweave.console import ProgressBar
 from unweave.distributed import rank
 from unweave.errors import UnweaveError
 from unweave.objectives import LossTerms
 from unweave.training.config import TrainConfig
-from unweave.training.metrics import MetricsFile, ProgressBar
+from unweave.training.metrics import MetricsFile
 from unweave.training.state import TrainingState
 
 
 class Evaluation(Protocol):
     """Evaluates the encoder at intervals during training.
+
+    It may also have ``prepare(device)``, which is called once everything was checked and before the first step.
 
     Examples:
         >>> class Norm:

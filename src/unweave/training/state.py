@@ -27,6 +27,10 @@ class TrainingState:
     """What must not change when the run resumes."""
     model: dict[str, Any]
     """What ``uw.load`` needs besides the weights."""
+    allow_other_data: bool = False
+    """Whether the images may be others than those with which the run began."""
+    threads: int | None = None
+    """The number of CPU threads of the run that is resumed."""
 
     def save(self, step: int) -> None:
         """Writes the checkpoint; on the first process, since the others have the same state."""
@@ -40,6 +44,7 @@ class TrainingState:
             "optimizer": self.optimizer.state_dict(),
             "objective": self.objective.state_dict(),
             "random": random_states(),
+            "threads": torch.get_num_threads(),
         }
         path = self.folder.checkpoint
         try:
@@ -54,7 +59,7 @@ class TrainingState:
         if not path.exists():
             return 0
         state = load_checkpoint(path)
-        self.folder.require_same(state["fingerprint"], json.loads(json.dumps(self.fingerprint)))
+        self._require_same(state["fingerprint"])
         try:
             self.encoder.load_state_dict(state["encoder"])
             self.objective.load_state_dict(state["objective"])
@@ -64,8 +69,18 @@ class TrainingState:
             reason = str(error).splitlines()[0]
             raise UnweaveError(f"{path} is of another model ({reason}); choose an empty folder") from None
         self.model["input_shape"] = state["model"]["input_shape"]
+        self.threads = state["threads"]
         restore_random_states(state["random"])
         return int(state["step"])
+
+    def _require_same(self, old: dict[str, Any]) -> None:
+        new = json.loads(json.dumps(self.fingerprint))
+        self.folder.require_same(*({k: v for k, v in fingerprint.items() if k != "data"} for fingerprint in (old, new)))
+        if old["data"] != new["data"] and not self.allow_other_data:
+            raise UnweaveError(
+                f"the images are not those with which the run in {self.folder.path} began; restore them, choose an "
+                "empty folder, or set `allow_other_data`"
+            )
 
 
 def _match_parameter_layout(optimizer: torch.optim.Optimizer) -> None:

@@ -67,6 +67,17 @@ def open_source(
     return _open_files(text, files, columns)
 
 
+def is_files(data: Any) -> bool:
+    """Whether ``data`` names files: a path, a list of paths, or a source."""
+    if isinstance(data, (str, Path)) or _is_source(data):
+        return True
+    return isinstance(data, Sequence) and len(data) > 0 and all(isinstance(item, (str, Path)) for item in data)
+
+
+def _is_source(data: Any) -> bool:
+    return all(hasattr(data, name) for name in ("read", "name", "check", "labels"))
+
+
 def _open_folder(path: Path, columns: tuple[str | None, str | None], *, arrays: bool) -> "Source":
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
         from unweave.data.sources.parquet import SavedDatasetImages
@@ -102,9 +113,9 @@ def _open_files(text: str, files: list[Path], columns: tuple[str | None, str | N
 
 def _open_object(data: Any) -> "Source":
     """A source, a list of paths, a data set, or a data loader's data set."""
-    if all(hasattr(data, name) for name in ("read", "name", "check", "labels")):
+    if _is_source(data):
         return data
-    if isinstance(data, Sequence) and data and all(isinstance(item, (str, Path)) for item in data):
+    if is_files(data):
         from unweave.data.sources.folder import FolderImages
 
         return FolderImages.of_files([Path(item).expanduser() for item in data])
