@@ -16,6 +16,7 @@ from unweave import (
     DisentangledLoss,
     Encoder,
     GeometricGrowth,
+    Independence,
     LaunchConfig,
     OptimConfig,
     SimCLR,
@@ -26,15 +27,16 @@ from unweave import (
     train,
 )
 from unweave import augment as A
+from unweave.describe import describe
 from unweave.evaluation import SpaceScores, compute_embeddings
 from unweave.report import number
 from unweave.reproduce.demo.report import draw_figure, write_html
-from unweave.reproduce.demo.sprites import SIZE, DemoSprites
+from unweave.reproduce.demo.sprites import HUES, SIZE, DemoSprites
 from unweave.reproduce.provenance import provenance
 
 CATEGORIES = ("shape", "color")
 FACTORS = ("shape", "color", "x", "y")
-STEPS = 3600
+STEPS = 3200
 
 
 def make_views() -> Views:
@@ -42,7 +44,7 @@ def make_views() -> Views:
     return Views(
         {
             "color": [A.ColorJitter(brightness=0.2, saturation=0.2, hue=0.5)],
-            "spatial": [A.RandomZoom((0.8, 1.25)), A.RandomRotation(180), A.RandomTranslation((0.2, 0.2))],
+            "spatial": [A.RandomZoom((0.9, 1.1)), A.RandomRotation(180), A.RandomTranslation((0.2, 0.2))],
         },
         ungrouped=[A.Normalize((0.1,) * 3, (0.25,) * 3)],
     )
@@ -50,17 +52,23 @@ def make_views() -> Views:
 
 def make_encoder(views: Views) -> Encoder:
     """Spaces as small as what they encode: three shapes, a circle of hues, position and size."""
-    dims = {"content": 3, "color": 4, "spatial": 24}
-    return Encoder(SmallConvNet(SIZE), views.spaces, dim=dims, hidden=128)
+    dims = {"content": 2, "color": 5, "spatial": 6}
+    return Encoder(SmallConvNet(SIZE, pooled=True), views.spaces, dim=dims, hidden=128)
 
 
 def make_objective(views: Views, steps: int) -> DisentangledLoss:
-    """λ grows after content has been learned: earlier growth would collapse the content space."""
+    """λ grows after content has been learned: earlier growth would collapse the content space.
+
+    The independence term removes shape from the style spaces, which invariance alone leaves in the spatial space.
+    """
+    warmup = steps // 4
+    tolerance = {"content": 0.001, "color": 0.005, "spatial": 0.005}
     return DisentangledLoss(
-        SimCLR(temperature=0.15, joint_temperature=0.1),
+        SimCLR(temperature=0.3, joint_temperature=0.2),
         spaces=views.spaces,
-        lambda_rule=GeometricGrowth(rate=0.0015, tolerance=0.005, warmup=steps // 3),
+        lambda_rule=GeometricGrowth(rate=0.0017, tolerance=tolerance, warmup=warmup),
         content_pairs="all",
+        independence=Independence(weight=10.0, start=warmup, ramp=warmup),
     )
 
 
@@ -92,7 +100,13 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
     write_html(out / "report.html", scores, run, views, held_out, z)
     draw_figure(out / "figure.png", scores, views, held_out, z)
     seconds = time.perf_counter() - started
-    settings = {"seed": seed, "steps": steps, "objective": repr(objective.lambda_rule)}
+    settings = {
+        "images": {"training": len(images), "held out": len(held_out), "size": SIZE, "hues": HUES},
+        "views": describe(views),
+        "encoder": describe(encoder),
+        "objective": describe(objective),
+        "training": describe(config),
+    }
     result = {**scores.as_dict(), "seconds": round(seconds, 1), "seed": seed, "settings": settings, **provenance()}
     (out / "spaces.json").write_text(json.dumps(result, indent=1) + "\n")
     console = Console()
