@@ -1,4 +1,4 @@
-"""The error raised for a user's mistake, and the warning about a run that goes wrong."""
+"""The error raised for a user's mistake, the warning about a run that goes wrong, and names in messages."""
 
 
 class UnweaveError(ValueError):
@@ -24,3 +24,13 @@ class UnweaveWarning(UserWarning):
         >>> warnings.simplefilter("error", UnweaveWarning)  # stop where there is one
         >>> warnings.simplefilter("default", UnweaveWarning)
     """
+
+
+def printable(name: str) -> str:
+    r"""A name on one line: control characters and undecodable bytes are escaped.
+
+    Examples:
+        >>> printable("a\tb.jpg")
+        'a\\tb.jpg'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)

@@ -62,6 +62,8 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
     try:
         with safe_open(path, framework="pt") as file:
             yield TensorFile(path, file)
+    except UnweaveError:
+        raise
     except OSError as error:
         raise UnweaveError(f"{path} cannot be read: {error.strerror or error}") from None
     except (SafetensorError, UnicodeError) as error:

@@ -43,7 +43,7 @@ def embed(
 
     from unweave.console import ProgressBar, message_console
     from unweave.data import open_source
-    from unweave.data.unreadable import printable
+    from unweave.errors import printable
     from unweave.inference import embed_images, load
 
     source = open_source(data, root=root, image_column=image_column, label_column=label_column)

@@ -1,6 +1,7 @@
 """Flags from settings, and argument names in error messages as flags."""
 
 import re
+from collections.abc import Collection
 from dataclasses import make_dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -9,15 +10,15 @@ import tyro
 from unweave.settings import Setting, settings_of
 
 
-def flags_of(config: type, default: Any) -> type:
+def flags_of(config: type, default: Any, only: Collection[str] | None = None) -> type:
     """A dataclass for tyro with a dictionary of flags for each part of a configuration.
 
     A flag that is not given is absent from its dictionary, so that only given flags change a preset. The help shows the
-    values of ``default``.
+    values of ``default``. ``only`` names the settings that get a flag, by default all.
     """
     parts: dict[str, dict[str, Any]] = {}
     for setting in settings_of(config).values():
-        if setting.yaml_only:
+        if setting.yaml_only or (only is not None and setting.name not in only):
             continue
         about = tyro.conf.arg(help=setting.help, help_behavior_hint=_default(setting, default))
         parts.setdefault(setting.path[-2], {})[setting.name] = Annotated[setting.type, about]

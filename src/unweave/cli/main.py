@@ -1,9 +1,12 @@
 """The ``unweave`` command: a table from verbs to functions, and how errors are shown."""
 
-import errno
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tyro
@@ -14,8 +17,8 @@ from unweave.cli.embed import embed, export
 from unweave.cli.flags import with_flags
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
 from unweave.cli.styles import styles
-from unweave.cli.train import presets, train
-from unweave.errors import UnweaveError
+from unweave.cli.train import presets, train, train_basic
+from unweave.errors import UnweaveError, UnweaveWarning, printable
 from unweave.pretraining.config import PretrainConfig
 
 
@@ -41,6 +44,11 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
 }
 OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only")
 """Flags that are not settings of a configuration."""
+DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
+
+`unweave VERB --help` lists the flags of a verb, `unweave --version` prints the version, and
+`unweave --tyro-print-completion bash` (or zsh, tcsh) prints a script that completes verbs and flags.
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,26 +57,75 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(__version__)
         return 0
-    experiment = arguments[:1] == ["reproduce"]
     try:
-        status = tyro.extras.subcommand_cli_from_dict(
-            EXPERIMENTS if experiment else VERBS,
-            prog="unweave reproduce" if experiment else "unweave",
-            description="Learn one embedding space for content and one for each style you can augment.",
-            args=arguments[1:] if experiment else arguments,
-        )
+        with warnings.catch_warnings(), _terminable():
+            warnings.simplefilter("always", UnweaveWarning)
+            warnings.showwarning = _show_warning(warnings.showwarning)
+            return int(_run(arguments) or 0)
     except UnweaveError as error:
-        print(f"unweave: {with_flags(str(error), PretrainConfig, *OTHER_FLAGS)}", file=sys.stderr)
-        return 2
+        return _fail(_with_flags(str(error)))
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 141
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
+        if error.errno is None:
             raise
-        print(f"unweave: {error.strerror}: {error.filename or 'a file of the run'}", file=sys.stderr)
-        return 2
+        return _fail(f"{error.strerror}: {printable(str(error.filename or 'a file of the run'))}")
+    except MemoryError:
+        return _fail("the main memory is full")
+    except Terminated:
+        return _fail("stopped by SIGTERM", status=143)
     except KeyboardInterrupt:
-        print("unweave: stopped; the same command resumes from the last checkpoint", file=sys.stderr)
-        return 130
-    return int(status or 0)
+        return _fail("stopped; the same command resumes from the last checkpoint", status=130)
+
+
+def _run(arguments: list[str]) -> Any:
+    verbs, prog = VERBS, "unweave"
+    if arguments[:1] == ["reproduce"]:
+        arguments, verbs, prog = arguments[1:], EXPERIMENTS, "unweave reproduce"
+    if {"-h", "--help"} & set(arguments):
+        verbs = {**verbs, "train": train_basic} if "train" in verbs else verbs
+    arguments = ["--help" if word == "--help-all" else word for word in arguments]
+    return tyro.extras.subcommand_cli_from_dict(verbs, prog=prog, description=DESCRIPTION, args=arguments)
+
+
+def _fail(message: str, status: int = 2) -> int:
+    print(f"unweave: {message}", file=sys.stderr)
+    return status
+
+
+def _with_flags(message: str) -> str:
+    return with_flags(message, PretrainConfig, *OTHER_FLAGS)
+
+
+def _show_warning(others: Callable[..., None]) -> Callable[..., None]:
+    """Shows the warnings of unweave as a line of the tool, and those of other libraries as Python does."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UnweaveWarning):
+            print(f"unweave: {_with_flags(str(message))}", file=sys.stderr)
+        else:
+            others(message, category, *place, **more)
+
+    return show
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; raised so that temporary files are removed."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Raises ``Terminated`` at SIGTERM; the training loop handles the signal itself."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

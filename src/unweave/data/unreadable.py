@@ -8,20 +8,10 @@ from pathlib import Path
 import torch
 
 from unweave.distributed import world_size
-from unweave.errors import UnweaveError
+from unweave.errors import UnweaveError, printable
 
 SHOWN = 3
 """Images that an error message names."""
-
-
-def printable(name: str) -> str:
-    r"""A name on one line: control characters and undecodable bytes are escaped.
-
-    Examples:
-        >>> printable("a\tb.jpg")
-        'a\\tb.jpg'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 class UnreadableImageError(Exception):

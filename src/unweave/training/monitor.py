@@ -14,6 +14,7 @@ from unweave.objectives import LossTerms
 from unweave.training.config import TrainConfig
 from unweave.training.metrics import MetricsFile
 from unweave.training.state import TrainingState
+from unweave.training.threads import CoreUse
 
 
 class Evaluation(Protocol):
@@ -52,6 +53,8 @@ class Monitor:
         self._first_bad: Tensor | None = None
         earlier = self.metrics.rows[-1].get("seconds", 0.0) if self.metrics.rows else 0.0
         self._started = time.perf_counter() - earlier
+        on_cpu = next(self.state.encoder.parameters()).device.type == "cpu"
+        self._core_use = CoreUse(torch.get_num_threads()) if on_cpu and rank() == 0 else None
         self._restart_clock()
 
     def after(self, step: int, terms: LossTerms, *, stopping: bool) -> None:
@@ -70,6 +73,8 @@ class Monitor:
             self._last_save = time.monotonic()
         if save or evaluate:
             self._restart_clock()
+            if self._core_use:
+                self._core_use.restart()
         self.bar.advance(step)
 
     def _write(self, step: int, terms: LossTerms, *, evaluate: bool) -> None:
@@ -81,6 +86,8 @@ class Monitor:
         # Since the first step, over all calls that resumed the run.
         row["seconds"] = time.perf_counter() - self._started
         self._restart_clock()
+        if self._core_use:
+            self._core_use.check()
         if evaluate and self.evaluation is not None and rank() == 0:  # the other processes wait for the first
             self.state.encoder.eval()
             with torch.no_grad():

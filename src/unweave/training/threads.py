@@ -6,16 +6,23 @@ times slower than one.
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch.nn.functional import conv2d
 
+from unweave.errors import UnweaveWarning
+
 ROUNDS = 12
 """Measurements of each number of threads."""
 CLEARLY = 0.75
 """Fewer threads are chosen if they take less than this fraction of the time."""
+WATCHED_SECONDS = 20.0
+"""How long the use of the cores is watched before a hint."""
+BUSY = 0.6
+"""The fraction of the threads' time that a process should use at least."""
 
 
 @contextmanager
@@ -64,3 +71,36 @@ def _seconds(threads: int) -> float:
                 out = out.relu() + images
             times.append(time.perf_counter() - start)
     return sum(times[1:]) / ROUNDS  # the first one starts the threads
+
+
+class CoreUse:
+    """Warns once if a process gets much less time on the cores than its threads could use.
+
+    Args:
+        threads: of torch in this process.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._warned = threads, False
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets what was measured: called after anything that is not training."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def check(self) -> None:
+        """Called at intervals."""
+        wall = time.perf_counter() - self._wall
+        if self._warned or wall < WATCHED_SECONDS:
+            return
+        used = (time.process_time() - self._cpu) / wall
+        self.restart()
+        if used < BUSY * self._threads:
+            self._warned = True
+            warnings.warn(
+                f"training uses {used:.1f} of {self._threads} cores: other programs occupy them, and `threads` "
+                f"{max(1, self._threads // 2)} may be faster; or images arrive too slowly, and `cache` ram or more "
+                "`workers` help",
+                UnweaveWarning,
+                stacklevel=2,
+            )
