@@ -51,7 +51,7 @@ def test_the_flags_on_a_page_exist(page, capsys):
     for words in commands(page):
         verb = words[:2] if words[0] == "reproduce" else words[:1]
         with pytest.raises(SystemExit):
-            main([*verb, "--help"])
+            main([*verb, "--help-all"])
         listed = capsys.readouterr().out
         for flag in (word.split("=")[0] for word in words if word.startswith("--")):
             assert re.search(rf"{flag}\b", listed), f"{' '.join(words)}: {flag}"

@@ -1,8 +1,12 @@
+import errno
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -107,3 +111,56 @@ def test_styles_are_listed_with_a_picture_of_each(tmp_path, photo_folder, capsys
     assert all(name in listed for name in STYLES)
     assert main(["styles", str(tmp_path / "nothing.jpg"), "--out", str(out)]) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+def test_help_lists_the_basic_flags_and_help_all_the_others_too(capsys):
+    listed = {}
+    for word in ("--help", "--help-all"):
+        with pytest.raises(SystemExit):
+            main(["train", word])
+        listed[word] = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    assert {"--out", "--styles", "--epochs", "--backbone", "--quiet"} <= listed["--help"] < listed["--help-all"]
+    assert "--lambda-warmup" in listed["--help-all"] - listed["--help"]
+
+
+def test_warnings_of_unweave_are_one_line_and_those_of_others_are_not_hidden(capsys, monkeypatch):
+    from unweave.cli import main as module
+    from unweave.errors import UnweaveWarning
+
+    def warn():
+        warnings.warn("`max_bad` is odd", UnweaveWarning, stacklevel=1)
+        warnings.warn("of another library", UserWarning, stacklevel=1)
+
+    monkeypatch.setitem(module.VERBS, "presets", warn)
+    assert main(["presets"]) == 0
+    said = capsys.readouterr().err
+    assert "unweave: --max-bad is odd\n" in said
+    assert said.count("--max-bad") == 1
+
+
+def test_any_error_of_the_operating_system_is_one_line(capsys, monkeypatch):
+    from unweave.cli import main as module
+
+    def fail():
+        raise OSError(errno.EIO, "Input/output error", "a\tb")
+
+    monkeypatch.setitem(module.VERBS, "presets", fail)
+    assert main(["presets"]) == 2
+    assert capsys.readouterr().err == "unweave: Input/output error: a\\tb\n"
+
+
+def test_sigterm_ends_a_verb_with_its_cleaning_up(capsys, monkeypatch, tmp_path):
+    from unweave.cli import main as module
+    from unweave.files import atomic_write
+
+    def write():
+        with atomic_write(tmp_path / "file") as temporary:
+            temporary.touch()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+
+    monkeypatch.setitem(module.VERBS, "presets", write)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["presets"]) == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not list(tmp_path.iterdir())

@@ -198,3 +198,50 @@ def test_a_full_disk_for_metrics_is_one_line_too(photo_folder, tmp_path, capsys,
     monkeypatch.setattr(metrics, "open", full, raising=False)
     assert main(["train", str(photo_folder), "--out", str(out), *flags(epochs=1, probe="none")]) == 2
     assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_collapse_is_reported_from_the_first_steps_to_the_end(photo_folder, tmp_path, capsys):
+    settings = flags(epochs=3, probe="none", lr=1000, warmup=0)
+    assert main(["train", str(photo_folder), "--out", str(tmp_path / "run"), *settings]) in (0, 2)
+    said = [line for line in capsys.readouterr().err.splitlines() if "collaps" in line]
+    assert said
+    assert all(line.startswith("unweave: ") and ".py" not in line for line in said)
+
+
+def test_a_quiet_run_prints_nothing(photo_folder, tmp_path, capsys):
+    settings = flags(epochs=1, probe="none")
+    assert main(["train", str(photo_folder), "--out", str(tmp_path / "run"), "--quiet", *settings]) == 0
+    said = capsys.readouterr()
+    assert said.out + said.err == ""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--lr nan", "--seed 99999999999999999999", "--hidden 99999999999", "--workers -1", "--accelerator nope",
+        "--max-bad nan", "--dim 0", "--threads 0", "--styles nope",
+    ],
+)  # fmt: skip
+def test_impossible_settings_are_one_line(photo_folder, tmp_path, capsys, wrong):
+    words = [*flags(epochs=1, probe="none"), *wrong.split()]
+    assert main(["train", str(photo_folder), "--out", str(tmp_path / "run"), *words]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("unweave: ")
+    assert wrong.split()[0] in said[-1]
+
+
+def test_when_a_process_is_lost_the_other_says_which_in_one_line(photo_folder, tmp_path):
+    settings = flags(epochs=2000, probe="none", checkpoint_every=1)
+    arguments = ["train", str(photo_folder), "--out", str(tmp_path / "run"), *settings]
+    first, second = (
+        Child(tmp_path / str(rank), command, arguments, env=environment)
+        for rank, environment in enumerate(torchrun_environment(2))
+    )
+    wait_for(tmp_path / "run" / CHECKPOINT, first)
+    os.kill(second.pid, signal.SIGKILL)
+    done = first.wait(60)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "process 1 of 2 was lost" in done.stderr.splitlines()[-1]
+    second.process.join()
+    assert load_checkpoint(tmp_path / "run" / CHECKPOINT)["step"] > 0
