@@ -72,7 +72,22 @@ def training(name, part, key, file=TRAINING):
     return file, f"mean({value} for r in rows if r['name'] == '{name}')"
 
 
+def demo(space, factor, seed, minus_chance=False):
+    value = f"data['scores']['{space}']['{factor}']"
+    return f"results/demo/seed{seed}.json", f"{value} - data['chance']['{factor}']" if minus_chance else value
+
+
 README = [
+    ("shape (accuracy {:.2f}), color hue ({:.2f})", [demo("content", "shape", 21), demo("color", "color", 21)]),
+    (
+        "spatial position (r² {:.2f}); shape from spatial {:.2f} at most (chance {:.2f}), hue from content {:.2f} above",
+        [
+            demo("spatial", "y", 23),
+            demo("spatial", "shape", 21),
+            ("results/demo/seed23.json", "data['chance']['shape']"),
+            demo("content", "color", 21, minus_chance=True),
+        ],
+    ),
     (
         "50 dimensions: style r² {:.2f} with fixed λ, {:.2f} with adapted λ; content r² {:.3f} and {:.3f}",
         [
