@@ -80,7 +80,7 @@ def demo(space, factor, seed, minus_chance=False):
 README = [
     ("shape (accuracy {:.2f}), color hue ({:.2f})", [demo("content", "shape", 21), demo("color", "color", 21)]),
     (
-        "spatial position (r² {:.2f}); shape from spatial {:.2f} at most (chance {:.2f}), hue from content {:.2f} above",
+        "spatial position (r² {:.2f}); shape from spatial {:.2f} at most (chance {:.2f}), hue from content {:.2f}",
         [
             demo("spatial", "y", 23),
             demo("spatial", "shape", 21),

@@ -18,8 +18,8 @@ from torch import Tensor
 from unweave.errors import UnweaveError
 from unweave.files import atomic_write
 
-CHECKSUMS = "unweave_checksums"
-"""The entry of a file's metadata that holds the checksums."""
+CHECKSUMS = ("unweave_checksums", "unweave_checksums_copy")
+"""The entries of a file's metadata that hold the checksums: two, so that damage to a name is noticed."""
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -29,7 +29,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     checksums = {"metadata": _text_checksum(metadata), "tensors": {name: _checksum(x) for name, x in copies.items()}}
     with atomic_write(path) as temporary:
         try:
-            save_file(copies, temporary, {**metadata, CHECKSUMS: json.dumps(checksums)})
+            save_file(copies, temporary, {**metadata, **dict.fromkeys(CHECKSUMS, json.dumps(checksums))})
         except SafetensorError as error:
             raise OSError(str(error)) from None
 
@@ -42,8 +42,9 @@ class TensorFile:
         self.metadata: dict[str, str] = dict(file.metadata() or {})
         self.names: list[str] = list(file.keys())
         self._checksums: dict[str, Any] | None = None
-        if (stored := self.metadata.pop(CHECKSUMS, None)) is not None:
-            checksums = json.loads(stored)
+        stored = [self.metadata.pop(name) for name in CHECKSUMS if name in self.metadata]
+        if stored:
+            checksums = json.loads(stored[0])
             self._checksums = dict(checksums["tensors"])
             if checksums["metadata"] != _text_checksum(self.metadata) or set(self._checksums) != set(self.names):
                 raise damaged(path, "its header was changed")

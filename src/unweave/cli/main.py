@@ -71,8 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
         if error.errno is None:
             raise
         return _fail(f"{error.strerror}: {printable(str(error.filename or 'a file of the run'))}")
-    except MemoryError:
-        return _fail("the main memory is full")
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        return _fail("the main memory is full: use a smaller --batch-size, --micro-batch or --cache none")
     except Terminated:
         return _fail("stopped by SIGTERM", status=143)
     except KeyboardInterrupt:

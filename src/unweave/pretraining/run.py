@@ -200,9 +200,11 @@ def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder,
     except UnweaveError:
         raise
     except Exception as error:  # a download can raise anything
-        if init != "pretrained":
-            raise
         reason = " ".join(str(error).split())[:200]
+        if init != "pretrained":
+            if isinstance(error, (RuntimeError, OverflowError, MemoryError)):
+                raise UnweaveError(f"there is no memory for such `hidden`, `dim` or `depth`: {reason}") from None
+            raise
         name = config.encoder.backbone
         raise UnweaveError(f"`init` pretrained: the weights of {name} are not available: {reason}") from None
     if init is not None and init != "pretrained" and not _resumes(folder):

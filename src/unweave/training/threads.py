@@ -21,7 +21,7 @@ CLEARLY = 0.75
 """Fewer threads are chosen if they take less than this fraction of the time."""
 WATCHED_SECONDS = 20.0
 """How long the use of the cores is watched before a hint."""
-BUSY = 0.6
+BUSY = 0.4
 """The fraction of the threads' time that a process should use at least."""
 
 
