@@ -42,7 +42,8 @@ SMALL = (
 )  # fmt: skip
 NAMES = (
     "[/b].png", "[red]x.png", "tab\there.png", "line\nbreak.png", "quote'\".png", "a,b;c.png", "ü—漢字.png", " .png",
-    "-n.png", "%s{0}$HOME.png", "back\\slash.png", os.fsdecode(b"\xff\xfe.png"), "é.png", "é.png", "a" * 240 + ".png",
+    "-n.png", "%s{0}$HOME.png", "back\\slash.png", os.fsdecode(b"\xff\xfe.png"), "e\u0301.png", "\u00e9.png",
+    "a" * 240 + ".png",
 )  # fmt: skip
 FLAGS = (
     "--lr nan", "--lr -1", "--lr 1e38", "--epochs nan", "--batch-size 0", "--batch-size 1", "--batch-size 100000",
@@ -245,6 +246,7 @@ class Campaigns:
             bad = set(self.chance.sample(some, k=len(some) // 3))
             for i, name in enumerate(some):
                 path = images / name
+                path.parent.mkdir(exist_ok=True)  # "[/b].png" is in the folder "["
                 Image.new("RGB", (40, 40), (9 * i, 99, 99)).save(path)
                 if name in bad:
                     path.write_bytes(b"no image")

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
     from torch import nn
 
+LARGEST_LR = 1e6
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
@@ -43,6 +45,8 @@ class OptimConfig:
         require_choice(self, "optimizer")
         require(self, "> 0", "lr", "clip")
         require(self, ">= 1", "lr_batch")
+        if self.lr > LARGEST_LR:
+            raise UnweaveError(f"`lr` must be at most {LARGEST_LR:g}, not {self.lr:g}: weights would overflow")
         require(self, ">= 0", "final_lr", "weight_decay", "momentum")
         require(self, "in [0, 1]", "warmup")
 
