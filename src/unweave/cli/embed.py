@@ -1,11 +1,24 @@
 """``unweave embed`` and ``unweave export``."""
 
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from unweave.cli.flags import flags_of
+from unweave.inference.config import EmbedConfig
+from unweave.settings import with_settings
+
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    embedding: EmbedConfig = field(default_factory=EmbedConfig)
+
+
+Flags = flags_of(_Settings, default=_Settings())
 
 
 def embed(
@@ -17,46 +30,41 @@ def embed(
     root: str | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
-    batch_size: int = 256,
-    workers: int | None = None,
-    max_bad: float = 0.01,
-    device: str = "auto",
+    flags: Annotated[Flags, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")],  # type: ignore[valid-type]
 ) -> None:
-    """Write h and the embedding in every space of every image to a Parquet file, with its path and label.
+    """Write h and the embedding in every space of every image to a Parquet or CSV file, with its path and class.
 
     Args:
         run: Folder of a run or of an export.
         data: Images, as for `unweave train`.
-        out: The Parquet file.
+        out: The file: .parquet, with a list for each space, or .csv, with a column for each number. Parquet if the name
+            has no ending.
         root: Folder of a torchvision data set, if DATA is its name.
-        image_column: Parquet column of the images, if there are several.
-        label_column: Parquet column of the labels.
-        batch_size: Images that pass through the network at a time.
-        workers: Processes that decode images; one for each core by default.
-        max_bad: Fraction of the images that may be unreadable.
-        device: cpu, cuda, …; auto uses what is available.
+        image_column: Column of the images, if a table has several.
+        label_column: Column of the labels.
+        flags: Settings.
     """
     from unweave.data.sources import check_exists
 
+    settings = with_settings(EmbedConfig(), asdict(flags)["embedding"])
     check_exists(data, root)
-    import torch
-
     from unweave.console import ProgressBar, message_console
     from unweave.data import open_source
     from unweave.errors import printable
     from unweave.inference import embed_images, load
+    from unweave.inference.embed import usable_device
+    from unweave.inference.tables import check_output
 
-    source = open_source(data, root=root, image_column=image_column, label_column=label_column)
+    usable_device(settings.device)
+    check_output(out)
     model = load(run)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    source = open_source(
+        data, root=root, image_column=image_column, label_column=label_column, channels=model.input_shape[0]
+    )
     with ProgressBar(len(source), 0, "embedding", show=True, step="image") as bar:
-        unreadable = embed_images(
-            model, source, out, batch_size=batch_size, device=device, workers=workers, max_bad=max_bad,
-            on_progress=bar.advance,
-        )  # fmt: skip
+        unreadable = embed_images(model, source, out, config=settings, on_progress=bar.advance)
     console = message_console()
-    console.print(f"{len(source) - len(unreadable):,} images in {out}: h, {', '.join(model.spaces)}")
+    console.print(f"{len(source) - len(unreadable):,} images in {out}: {', '.join(model.outputs)}")
     for name, reason in list(unreadable.found.values())[:10]:
         console.print(f"not readable: {printable(name)}: {reason}")
     if len(unreadable) > 10:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from unweave.data.latents import LatentModel, StackedLatents
     from unweave.data.loading import load_images
     from unweave.data.sources import open_source
-    from unweave.data.sources.base import Source
+    from unweave.data.sources.base import Source, unescape_name
     from unweave.data.sprites import Sprites, StoredSprites
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "as_batch_source",
     "load_images",
     "open_source",
+    "unescape_name",
 ]
 
 __getattr__, __dir__ = attach(
@@ -37,7 +38,7 @@ __getattr__, __dir__ = attach(
         "latents": ("LatentModel", "StackedLatents"),
         "loading": ("load_images",),
         "sources": ("open_source",),
-        "sources.base": ("Source",),
+        "sources.base": ("Source", "unescape_name"),
         "sprites": ("Sprites", "StoredSprites"),
     },
 )

@@ -1,102 +1,94 @@
-"""``unweave embed``: the features of every image as a Parquet file."""
+"""``unweave embed``: the features of every image as a table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
-from unweave._version import __version__
 from unweave.data.loading import StreamedImages
 from unweave.data.resources import default_workers
-from unweave.data.sources.base import MISSING, Source, escape_name
+from unweave.data.sources import open_source
 from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError
-from unweave.files import atomic_write
+from unweave.inference.config import EmbedConfig
 from unweave.inference.model import SpacesModel
-from unweave.settings import require_number
+from unweave.inference.tables import check_output, table_writer
+from unweave.settings import with_settings
 
 
 def embed_images(
     model: SpacesModel,
-    source: Source,
+    images: Any,
     out: str | Path,
     *,
-    batch_size: int = 256,
-    device: torch.device | str = "cpu",
-    workers: int | None = None,
-    max_bad: float = 0.01,
+    config: EmbedConfig | None = None,
     on_progress: Callable[[int], None] | None = None,
+    **settings: Any,
 ) -> UnreadableImages:
-    """Writes a row for each image: ``path``, ``label`` (null where there is none), ``h`` and a column for each space.
+    """Writes a row for each image: ``path``, ``label``, ``class_name``, ``h`` and a column for each space.
 
-    The features are lists of float32. Images that cannot be read have no row; they are returned.
+    In a Parquet file features are lists of float32; in a CSV file they are columns ``content_0``, ``content_1``, …
+    ``label`` is the number of the class and ``class_name`` its name; both are null where there is none.
+
+    Args:
+        model: the model, which is moved to the device.
+        images: what ``open_source`` takes.
+        out: the file; it ends with .parquet or .csv, and without an ending it is Parquet.
+        config: the settings to start from.
+        on_progress: called with the number of images done so far.
+        settings: settings to change, by name, as the flags of ``unweave embed``.
+
+    Returns:
+        The images that cannot be read, which have no row.
 
     Examples:
-        >>> import tempfile, unweave as uw
+        >>> import tempfile, unweave as uw, pyarrow.parquet as pq
         >>> from PIL import Image
         >>> model = SpacesModel(uw.Encoder(uw.SmallConvNet(16), ("content",), dim=4), input_shape=(3, 16, 16))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Image.new("RGB", (20, 16), "red").save(f"{folder}/a.png")
-        ...     unreadable = embed_images(model, uw.data.open_source(folder), f"{folder}/z.parquet", workers=0)
+        ...     unreadable = embed_images(model, folder, f"{folder}/z.parquet", workers=0)
         ...     pq.read_table(f"{folder}/z.parquet").column_names
-        ['path', 'label', 'h', 'content']
+        ['path', 'label', 'class_name', 'h', 'content']
     """
-    require_number("batch_size", batch_size, ">= 1")
-    out, device = Path(out), torch.device(device)
-    unreadable = UnreadableImages(len(source), max_bad)
+    if "device" in settings:
+        settings["device"] = str(settings["device"])
+    config = with_settings(config or EmbedConfig(), settings)
+    device, out = usable_device(config.device), Path(out)
+    check_output(out, model.spaces)
+    source = open_source(images, channels=model.input_shape[0])
+    workers = default_workers() if config.workers is None else config.workers
+    unreadable = UnreadableImages(len(source), config.max_bad)
+    stream = StreamedImages(source, replace(model.decoder, max_pixels=config.max_pixels), workers, unreadable)
+    order = torch.arange(len(source)).split(config.batch_size)
+    done = 0
     model.to(device)
-    writer: pq.ParquetWriter | None = None
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(out) as temporary:
-            try:
-                for table in _tables(model, source, unreadable, batch_size, device, workers, on_progress):
-                    writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
-                    writer.write_table(table)
-                if writer is None:
-                    raise UnweaveError("none of the images can be read")
-            finally:
-                if writer is not None:
-                    writer.close()
-    except OSError as error:
-        raise UnweaveError(f"cannot write {out}: {error.strerror or error}") from None
+    with table_writer(out, source) as writer:
+        for index, batch in zip(order, stream.batches(order, device), strict=True):
+            done += len(index)
+            kept = [row for row, i in enumerate(index.tolist()) if i not in unreadable]
+            if kept:
+                writer.write(index[kept].tolist(), model.encode(batch if len(kept) == len(index) else batch[kept]))
+            if on_progress:
+                on_progress(done)
     return unreadable
 
 
-def _tables(
-    model: SpacesModel,
-    source: Source,
-    unreadable: UnreadableImages,
-    batch_size: int,
-    device: torch.device,
-    workers: int | None,
-    on_progress: Callable[[int], None] | None,
-) -> Iterator[pa.Table]:
-    stream = StreamedImages(source, model.decoder, default_workers() if workers is None else workers, unreadable)
-    order = torch.arange(len(source)).split(batch_size)
-    done = 0
-    for index, images in zip(order, stream.batches(order, device), strict=True):
-        done += len(index)
-        kept = [row for row, i in enumerate(index.tolist()) if i not in unreadable]
-        if kept:
-            with torch.inference_mode():
-                features = model(images[kept])
-            yield _table(source, index[kept].tolist(), features)
-        if on_progress:
-            on_progress(done)
+def usable_device(name: str) -> torch.device:
+    """The device with this name, or for "auto" a GPU if there is one; raises where it cannot be used.
 
-
-def _table(source: Source, numbers: list[int], features: dict[str, Tensor]) -> pa.Table:
-    labels = [None if source.labels is None else source.labels[i] for i in numbers]
-    columns: dict[str, Any] = {
-        "path": pa.array([escape_name(source.name(i)) for i in numbers], pa.string()),
-        "label": pa.array([None if label == MISSING else label for label in labels], pa.int64()),
-    }
-    for space, z in features.items():
-        flat = pa.array(z.float().cpu().contiguous().view(-1).numpy())
-        columns[space] = pa.FixedSizeListArray.from_arrays(flat, z.shape[1])
-    return pa.table(columns).replace_schema_metadata({"unweave": __version__})
+    Examples:
+        >>> usable_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # the backends of torch raise nearly any error
+        reason = " ".join(str(error).split()).split(". ")[0][:120]
+        raise UnweaveError(f"`device` {name!r} cannot be used on this machine ({reason}); use cpu or auto") from None
+    return device

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -13,14 +14,16 @@ from torch import Tensor, nn
 
 from unweave._version import __version__
 from unweave.errors import UnweaveError
-from unweave.files import atomic_write
+from unweave.files import atomic_write, remove_partial_writes
 from unweave.inference.model import SpacesModel
-from unweave.tensor_files import save_tensors
 from unweave.training.run_folder import RunFolder
 
 
 def export_model(model: SpacesModel, out: str | Path, *, onnx: bool = True) -> list[Path]:
     """Writes the model to the folder ``out`` and returns the files; ``uw.load(out)`` loads it again.
+
+    A model with an encoder or a transform of your own is loaded with ``uw.load(out, encoder=…, preparation=…)``. The
+    section ``preprocessing`` of model.json, which model.onnx holds too, says how images become the model's input.
 
     Examples:
         >>> import tempfile, unweave as uw
@@ -31,13 +34,15 @@ def export_model(model: SpacesModel, out: str | Path, *, onnx: bool = True) -> l
     """
     folder = RunFolder(out)
     folder.create()
+    description = {"unweave": __version__, **model.description, "preprocessing": model.preprocessing}
+    graph = to_onnx(model) if onnx else None
     try:
-        save_tensors(folder.exported_weights, model.encoder.state_dict(), {"format": "pt", "unweave": __version__})
-        folder.save_exported_model({"unweave": __version__, **model.description})
+        folder.save_exported_model(description, model.encoder.state_dict())
         written = [folder.exported_weights, folder.exported_model]
-        if onnx:
+        if graph is not None:
+            remove_partial_writes(folder.onnx)
             with atomic_write(folder.onnx) as temporary:
-                temporary.write_bytes(to_onnx(model))
+                temporary.write_bytes(graph)
             written.append(folder.onnx)
     except OSError as error:
         raise UnweaveError(f"cannot write to {out}: {error.strerror or error}") from None
@@ -52,28 +57,40 @@ class _Tuple(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.model(images).values())
+        features = self.model(images)
+        return tuple(features[name] for name in self.model.outputs)
 
 
 def to_onnx(model: SpacesModel) -> bytes:
-    """An ONNX graph from ``images``, float32 (n, c, h, w) in [0, 1], to ``h`` and one output for each space."""
+    """An ONNX graph from ``images``, float32 (n, c, h, w) in [0, 1], to ``h`` and one output for each space.
+
+    Its metadata hold ``preprocessing`` as JSON.
+    """
     try:
-        import onnx  # noqa: F401
+        import onnx
         import onnxscript  # noqa: F401
     except ImportError:
         raise UnweaveError("`onnx` needs two more packages: pip install 'unweave[export]'; or disable `onnx`") from None
-    example = torch.zeros(2, *model.input_shape)
-    with _quiet():
-        program: Any = torch.onnx.export(
-            _Tuple(model).cpu().eval(),
-            (example,),
-            dynamo=True,
-            input_names=["images"],
-            output_names=["h", *model.spaces],
-            dynamic_shapes=({0: torch.export.Dim("n")},),
-            verbose=False,
-        )
+    names, device, training = list(model.outputs), model.device, model.training
     try:
+        with _quiet():
+            program: Any = torch.onnx.export(
+                _Tuple(model).cpu().eval(),
+                (torch.zeros(2, *model.input_shape),),
+                dynamo=True,
+                input_names=["images"],
+                output_names=names,
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                verbose=False,
+            )
+    except Exception as error:  # the exporter raises nearly any error for a module that it cannot trace
+        reason = " ".join(str(error).split())[:160]
+        raise UnweaveError(f"the model cannot be written as ONNX ({reason}); disable `onnx`") from None
+    finally:
+        model.to(device).train(training)
+    about = {"unweave": __version__, "preprocessing": json.dumps(model.preprocessing)}
+    try:
+        onnx.helper.set_model_props(program.model_proto, about)
         return program.model_proto.SerializeToString()
     except Exception as error:  # protobuf's error, whose name differs between its versions
         reason = " ".join(str(error).split())[:120]

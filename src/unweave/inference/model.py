@@ -1,6 +1,8 @@
 """A trained run as a module: images in, h and the embedding in every space out."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ from torch import Tensor, nn
 
 from unweave.augment import Transform
 from unweave.augment.views import prepare_images
+from unweave.data.config import MAX_PIXELS
 from unweave.data.decode import Decoder
-from unweave.data.sources.base import Encoded
-from unweave.data.unreadable import UnreadableImageError
-from unweave.describe import CLASS, rebuild
+from unweave.describe import CLASS, describe, rebuild
 from unweave.errors import UnweaveError
-from unweave.models import read_weights
+from unweave.inference.inputs import Inputs, decoder_for, is_one_image
+from unweave.inference.preprocessing import describe_preprocessing
+from unweave.models import Encoder
+from unweave.settings import require_number
 from unweave.training.run_folder import RunFolder
 
 
@@ -27,7 +31,7 @@ class SpacesModel(nn.Module):
         encoder: maps prepared images to features by name.
         preparation: the transforms before the encoder, as ``views.preparation``.
         input_shape: the shape (c, h, w) of the encoder's input.
-        description: of the encoder and the preparation, as a run's checkpoint holds it.
+        description: of the encoder and the preparation, as a run's checkpoint holds it; by default made from them.
 
     Examples:
         >>> import unweave as uw, unweave.augment as A
@@ -46,10 +50,29 @@ class SpacesModel(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder, self.preparation = encoder, list(preparation)
-        self.input_shape = tuple(input_shape)
-        self.spaces: tuple[str, ...] = tuple(getattr(encoder, "spaces", ()))
-        self.description = dict(description or {})
+        self.input_shape = _checked_shape(input_shape)
+        for transform in self.preparation:
+            if not isinstance(transform, Transform):
+                raise UnweaveError(f"`preparation` takes transforms of unweave.augment, not {transform!r}")
+            transform.check(self.input_shape[0], (self.input_shape[1], self.input_shape[2]))
+        self._given = dict(description or {})
         self.eval()
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the features: h and the spaces."""
+        if isinstance(self.encoder, Encoder):
+            return ("h", *self.encoder.spaces)
+        with torch.no_grad():
+            found = self(torch.zeros(1, *self.input_shape, device=self.device))
+        if not isinstance(found, Mapping):
+            raise UnweaveError(f"`encoder` must give a dictionary of features by name, not {type(found).__name__}")
+        return tuple(found)
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """The names of the spaces."""
+        return tuple(name for name in self.outputs if name != "h")
 
     @property
     def size(self) -> int:
@@ -57,30 +80,91 @@ class SpacesModel(nn.Module):
         return self.input_shape[-1]
 
     @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        first = next(chain(self.parameters(), self.buffers()), None)
+        return torch.device("cpu") if first is None else first.device
+
+    @property
     def decoder(self) -> Decoder:
         """How image files become the model's input."""
-        return Decoder(size=self.size, channels=self.input_shape[0])
+        return decoder_for(self.input_shape, MAX_PIXELS)
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """The preprocessing of images as JSON data, for programs without unweave (see inference/preprocessing.py)."""
+        return describe_preprocessing(self.input_shape, self.preparation)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What ``load`` needs besides the weights, as JSON data."""
+        return {
+            "spaces": list(self.spaces),
+            "encoder": self._given.get("encoder") or describe(self.encoder),
+            "preparation": self._given.get("preparation") or describe(self.preparation),
+            "input_shape": list(self.input_shape),
+        }
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """h (n, d) and the embedding in every space by name."""
         return self.encoder(prepare_images(images, self.preparation))
 
-    @torch.inference_mode()
-    def embed(self, image: Encoded | str) -> dict[str, Tensor]:
-        """The features of one image, from a path, bytes or PIL: h (d,) and the embedding in every space."""
-        try:
-            pixels = self.decoder(Path(image) if isinstance(image, str) else image)
-        except UnreadableImageError as error:
-            raise UnweaveError(f"the image cannot be read: {error}") from None
-        device = next(self.parameters()).device
-        batch = torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].to(device)
-        return {name: value[0] for name, value in self(batch).items()}
+    def embed(
+        self, images: Any, *, batch_size: int = 256, workers: int | None = None, max_pixels: int = MAX_PIXELS
+    ) -> dict[str, Tensor]:
+        """The features of one image, h (d,) and the embedding in every space by name; of several, (n, d).
+
+        Args:
+            images: one image (a path, bytes, a PIL image, an array (h, w, c), a tensor (c, h, w)); a list of these,
+                which may be mixed; an array (n, h, w, c) or a tensor (n, c, h, w); or what ``open_source`` takes: a
+                folder, Parquet or CSV files, a glob, a ``Dataset``. Arrays and tensors are uint8, or float in [0, 1].
+            batch_size: images that pass through the network at a time.
+            workers: processes that decode a source; by default one for each core, and none for few images.
+            max_pixels: larger images are unreadable.
+
+        Raises:
+            UnweaveError: an image cannot be read. ``embed_images`` can skip such images.
+
+        Notes:
+            An image has one embedding, whatever it is passed as: all are decoded, cropped and resized alike. Only
+            tensors of the model's input shape are used as they are. On a CPU, equal batches give equal bits; another
+            batch size may change the last digits.
+
+        Examples:
+            >>> import unweave as uw
+            >>> from PIL import Image
+            >>> encoder = uw.Encoder(uw.SmallConvNet(16), ("content",), dim=4)
+            >>> model = SpacesModel(encoder, input_shape=(3, 16, 16))
+            >>> photo = Image.new("RGB", (40, 30), "red")
+            >>> {name: tuple(z.shape) for name, z in model.embed(photo).items()}
+            {'h': (128,), 'content': (4,)}
+            >>> model.embed([photo, torch.zeros(3, 20, 20)])["content"].shape
+            torch.Size([2, 4])
+        """
+        require_number("batch_size", batch_size, ">= 1")
+        require_number("workers", workers, ">= 0")
+        require_number("max_pixels", max_pixels, ">= 1")
+        inputs = Inputs(self.input_shape, self.device, batch_size, workers, max_pixels)
+        parts = [self.encode(batch) for batch in inputs.batches(images)]
+        features = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        return {name: value[0] for name, value in features.items()} if is_one_image(images) else features
+
+    @torch.no_grad()
+    def encode(self, batch: Tensor) -> dict[str, Tensor]:
+        """``forward`` without gradients, for a batch of the model's input shape."""
+        return self(batch.contiguous())
 
 
-def load(path: str | Path, *, encoder: nn.Module | None = None) -> SpacesModel:
+def load(
+    path: str | Path, *, encoder: nn.Module | None = None, preparation: Sequence[Transform] | None = None
+) -> SpacesModel:
     """The model of a run's folder, or of a folder that ``unweave export`` has written. Nothing is unpickled.
 
-    ``encoder`` is a module of the run's architecture, for runs whose encoder is not one of unweave's.
+    Args:
+        path: the folder.
+        encoder: a module of the run's architecture, where the encoder or its backbone is not one of unweave's; it gets
+            the weights.
+        preparation: the transforms before the encoder, where one of them is not unweave's.
 
     Examples:
         >>> import tempfile, unweave as uw
@@ -93,32 +177,50 @@ def load(path: str | Path, *, encoder: nn.Module | None = None) -> SpacesModel:
         >>> model.spaces, model.size
         (('content',), 16)
     """
-    folder = RunFolder(path)
-    if folder.checkpoint.is_file():
-        description, weights = folder.load_model()
-    elif folder.exported_model.is_file():
-        description, weights = folder.load_exported_model(), read_weights(folder.exported_weights)
-    elif folder.config.is_file():
-        raise UnweaveError(f"{path} has no checkpoint yet: the run was stopped too early")
-    else:
-        hint = "" if folder.path.is_dir() else ": there is no such folder"
-        raise UnweaveError(f"{path} is not the folder of a run or of an export{hint}")
-    encoder = _build_encoder(description["encoder"], path) if encoder is None else encoder
+    description, weights = _read(RunFolder(path))
     try:
-        encoder.load_state_dict(weights)
+        if encoder is None:
+            encoder = _build_encoder(description["encoder"], path)
+        if preparation is None:
+            preparation = _build_preparation(description["preparation"], path)
+        model = SpacesModel(encoder, preparation, description["input_shape"], description)
+    except UnweaveError:
+        raise
+    except Exception as error:  # for arguments of a wrong kind, constructors raise nearly any error
+        raise UnweaveError(
+            f"{path} describes a model that cannot be built ({_short(error)}): its files are damaged, or of another "
+            "version of unweave"
+        ) from None
+    try:
+        model.encoder.load_state_dict(weights)
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UnweaveError(f"the weights in {path} do not fit the encoder: {reason}") from None
-    return SpacesModel(encoder, rebuild(description["preparation"]), description["input_shape"], description)
+        raise UnweaveError(f"the weights in {path} do not fit the encoder: {_short(error)}") from None
+    return model
+
+
+def _read(folder: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The description and the weights in a folder."""
+    path = folder.path
+    if folder.checkpoint.is_file():
+        return folder.load_model()
+    if folder.exported_model.is_file():
+        return folder.load_exported_model()
+    if folder.exported_weights.is_file():
+        raise UnweaveError(f"{path} has no {folder.exported_model.name}: it is an incomplete copy of an export")
+    if folder.config.is_file() or folder.metrics.is_file():
+        raise UnweaveError(f"{path} has no checkpoint: the run was stopped too early, or the file was removed")
+    hint = "" if path.is_dir() else ": it is a file in one" if path.is_file() else ": there is no such folder"
+    raise UnweaveError(f"{path} is not the folder of a run or of an export{hint}")
 
 
 def _build_encoder(description: Mapping[str, Any], path: str | Path) -> nn.Module:
-    known = str(description.get(CLASS, "")).startswith("unweave.models.")
     backbone = description.get("backbone")
-    if not known or not (isinstance(backbone, str) or str(backbone.get(CLASS, "")).startswith("unweave.models.")):  # type: ignore[union-attr]
+    parts = [description, *([] if isinstance(backbone, str) else [backbone])]
+    kinds = [str(part.get(CLASS)) if isinstance(part, Mapping) else str(part) for part in parts]
+    if foreign := [kind for kind in kinds if not kind.startswith("unweave.models.")]:
         raise UnweaveError(
-            f"{path} was trained with an encoder that unweave cannot construct ({description.get(CLASS)}); "
-            "construct it and call uw.load(path, encoder=…)"
+            f"the encoder of {path} has a part that unweave cannot construct ({foreign[0][:80]}); construct the "
+            "encoder and call uw.load(path, encoder=…)"
         )
     state = torch.get_rng_state()
     try:
@@ -126,3 +228,25 @@ def _build_encoder(description: Mapping[str, Any], path: str | Path) -> nn.Modul
         return rebuild({**description, "pretrained": False})
     finally:
         torch.set_rng_state(state)  # loading a model does not change the global generator
+
+
+def _build_preparation(descriptions: Sequence[Mapping[str, Any]], path: str | Path) -> list[Transform]:
+    foreign = [str(part.get(CLASS)) for part in descriptions if not str(part.get(CLASS)).startswith("unweave.")]
+    if foreign:
+        raise UnweaveError(
+            f"the images of {path} are prepared by a transform that unweave cannot construct ({foreign[0][:80]}); call "
+            "uw.load(path, preparation=[…])"
+        )
+    return [rebuild(part) for part in descriptions]
+
+
+def _checked_shape(shape: Any) -> tuple[int, int, int]:
+    numbers = tuple(shape) if isinstance(shape, Sequence) else ()
+    if len(numbers) != 3 or not all(type(number) is int and number >= 1 for number in numbers):
+        raise UnweaveError(f"`input_shape` must be three whole numbers (channels, height, width), not {shape!r}")
+    return numbers
+
+
+def _short(error: Exception) -> str:
+    """The reason on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

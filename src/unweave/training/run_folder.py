@@ -1,5 +1,6 @@
 """The folder of a run: its files, its lock, its fingerprint and its model."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -16,10 +17,13 @@ from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
 from unweave.files import locked, make_writable_folder, remove_partial_writes, write_text
 from unweave.settings import read_yaml, to_yaml
+from unweave.tensor_files import damaged, open_tensors, save_tensors
 from unweave.training.checkpoint import load_checkpoint
 
 LOCK_TIMEOUT = 12.0
 """Seconds to wait for the folder: worker processes of a run that was killed hold it until they notice."""
+DESCRIPTION = "unweave_description"
+"""The entry in the metadata of exported weights that identifies the model's description."""
 
 
 class RunFolder:
@@ -101,16 +105,32 @@ class RunFolder:
         state = load_checkpoint(self.checkpoint, only=("model", "encoder"))
         return state["model"], state["encoder"]
 
-    def save_exported_model(self, description: Mapping[str, Any]) -> None:
-        """Writes the description of a model beside its exported weights."""
-        write_text(self.exported_model, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
+    def save_exported_model(self, description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+        """Writes a model for ``load_exported_model``. The weights hold a digest of the description."""
+        for file in (self.exported_weights, self.exported_model):
+            remove_partial_writes(file)
+        text = json.dumps(description, indent=1, ensure_ascii=False)
+        save_tensors(self.exported_weights, weights, {"format": "pt", DESCRIPTION: _digest(json.loads(text))})
+        write_text(self.exported_model, text + "\n")
 
-    def load_exported_model(self) -> dict[str, Any]:
-        """The description that ``save_exported_model`` has written."""
+    def load_exported_model(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The description and the weights that ``save_exported_model`` has written."""
         try:
-            return json.loads(self.exported_model.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UnweaveError(f"{self.exported_model} cannot be read: {error}") from None
+            description = json.loads(self.exported_model.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UnweaveError(f"{self.exported_model} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise damaged(self.exported_model, str(error)) from None
+        if not isinstance(description, dict):
+            raise damaged(self.exported_model, f"it holds a {type(description).__name__}, not a description")
+        with open_tensors(self.exported_weights) as file:
+            expected = file.metadata.get(DESCRIPTION)
+            weights = {name: file.get(name) for name in file.names}
+        if expected is not None and expected != _digest(description):
+            raise damaged(
+                self.exported_model, f"it is not the description that belongs to {self.exported_weights.name}"
+            )
+        return description, weights
 
 
 @contextmanager
@@ -127,6 +147,10 @@ def describe_model(encoder: nn.Module, views: Any) -> dict[str, Any]:
         "preparation": describe(getattr(views, "preparation", [])),
         "input_shape": None,
     }
+
+
+def _digest(description: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
 def _short(value: Any) -> str:

@@ -1,5 +1,6 @@
 """What a source is: encoded images by number, with their names and labels. Nothing is decoded here."""
 
+import re
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ Encoded = bytes | Path | Image.Image | np.ndarray
 """An image before decoding; an array has the shape (h, w) or (h, w, c)."""
 MISSING = -1
 """The label of an image that has none."""
+_ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
 
 
 class Source(Protocol):
@@ -54,7 +56,10 @@ class Source(Protocol):
 
 
 def escape_name(name: str) -> str:
-    r"""A name as valid Unicode: undecodable bytes become ``\xNN``, and backslashes are doubled in such a name.
+    r"""A name as valid Unicode, from which ``unescape_name`` gives the name again.
+
+    In a name with undecodable bytes these become ``\xNN`` and backslashes are doubled. Backslashes are also doubled
+    in a name that contains such a sequence itself. All other names are unchanged.
 
     Examples:
         >>> escape_name("a.jpg"), escape_name(b"\xff.jpg".decode("utf-8", "surrogateescape"))
@@ -62,10 +67,30 @@ def escape_name(name: str) -> str:
     """
     try:
         name.encode("utf-8")
-        return name
+        if not _ESCAPED.search(name):
+            return name
     except UnicodeEncodeError:
-        doubled = name.replace("\\", "\\\\")
-        return doubled.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        pass
+    doubled = name.replace("\\", "\\\\")
+    return doubled.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def unescape_name(name: str) -> str:
+    r"""The name of a file from the form in which ``unweave embed`` writes it.
+
+    Examples:
+        >>> unescape_name("a.jpg"), unescape_name(r"\xff.jpg").encode("utf-8", "surrogateescape")
+        ('a.jpg', b'\xff.jpg')
+    """
+    if not _ESCAPED.search(name):
+        return name
+    parts = re.split(r"(\\\\|\\x[0-9a-f]{2})", name)
+    data = b"".join(_unescaped(part) if i % 2 else part.encode("utf-8") for i, part in enumerate(parts))
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _unescaped(escape: str) -> bytes:
+    return b"\\" if escape == "\\\\" else bytes([int(escape[2:], 16)])
 
 
 class Subset:
