@@ -90,8 +90,9 @@ def to_onnx(model: SpacesModel) -> bytes:
         model.to(device).train(training)
     about = {"unweave": __version__, "preprocessing": json.dumps(model.preprocessing)}
     try:
-        onnx.helper.set_model_props(program.model_proto, about)
-        return program.model_proto.SerializeToString()
+        proto = program.model_proto
+        onnx.helper.set_model_props(proto, about)
+        return proto.SerializeToString()
     except Exception as error:  # protobuf's error, whose name differs between its versions
         reason = " ".join(str(error).split())[:120]
         raise UnweaveError(f"ONNX files hold at most 2 GB ({reason}); disable `onnx`") from None

@@ -178,14 +178,14 @@ def load(
         (('content',), 16)
     """
     description, weights = _read(RunFolder(path))
+    if encoder is None:
+        _require_ours(description.get("encoder"), f"the encoder of {path} has a part", "encoder=…")
+    if preparation is None:
+        _require_ours(description.get("preparation"), f"the preparation of {path} has a part", "preparation=[…]")
     try:
-        if encoder is None:
-            encoder = _build_encoder(description["encoder"], path)
-        if preparation is None:
-            preparation = _build_preparation(description["preparation"], path)
+        encoder = _build_encoder(description["encoder"]) if encoder is None else encoder
+        preparation = rebuild(list(description["preparation"])) if preparation is None else preparation
         model = SpacesModel(encoder, preparation, description["input_shape"], description)
-    except UnweaveError:
-        raise
     except Exception as error:  # for arguments of a wrong kind, constructors raise nearly any error
         raise UnweaveError(
             f"{path} describes a model that cannot be built ({_short(error)}): its files are damaged, or of another "
@@ -213,31 +213,30 @@ def _read(folder: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
     raise UnweaveError(f"{path} is not the folder of a run or of an export{hint}")
 
 
-def _build_encoder(description: Mapping[str, Any], path: str | Path) -> nn.Module:
-    backbone = description.get("backbone")
-    parts = [description, *([] if isinstance(backbone, str) else [backbone])]
-    kinds = [str(part.get(CLASS)) if isinstance(part, Mapping) else str(part) for part in parts]
-    if foreign := [kind for kind in kinds if not kind.startswith("unweave.models.")]:
-        raise UnweaveError(
-            f"the encoder of {path} has a part that unweave cannot construct ({foreign[0][:80]}); construct the "
-            "encoder and call uw.load(path, encoder=…)"
-        )
+def _require_ours(description: Any, what: str, remedy: str) -> None:
+    """Raises where a class is named that is not one of unweave's."""
+    if isinstance(description, Mapping):
+        kind = description.get(CLASS, "unweave.")
+        if not str(kind).startswith("unweave."):
+            raise UnweaveError(
+                f"{what} that unweave cannot construct ({str(kind)[:80]}); construct it and call "
+                f"uw.load(path, {remedy})"
+            )
+    parts = description.values() if isinstance(description, Mapping) else description
+    for part in parts if isinstance(description, (Mapping, list)) else ():
+        _require_ours(part, what, remedy)
+
+
+def _build_encoder(description: Mapping[str, Any]) -> nn.Module:
     state = torch.get_rng_state()
     try:
         # The weights come from the run; published ones need not be downloaded.
-        return rebuild({**description, "pretrained": False})
+        encoder = rebuild({**description, "pretrained": False})
     finally:
         torch.set_rng_state(state)  # loading a model does not change the global generator
-
-
-def _build_preparation(descriptions: Sequence[Mapping[str, Any]], path: str | Path) -> list[Transform]:
-    foreign = [str(part.get(CLASS)) for part in descriptions if not str(part.get(CLASS)).startswith("unweave.")]
-    if foreign:
-        raise UnweaveError(
-            f"the images of {path} are prepared by a transform that unweave cannot construct ({foreign[0][:80]}); call "
-            "uw.load(path, preparation=[…])"
-        )
-    return [rebuild(part) for part in descriptions]
+    if not isinstance(encoder, nn.Module):
+        raise TypeError(f"the encoder is a {type(encoder).__name__}")
+    return encoder
 
 
 def _checked_shape(shape: Any) -> tuple[int, int, int]:
