@@ -18,6 +18,7 @@ from unweave.data.decode import decode
 from unweave.data.sources.base import MISSING
 from unweave.errors import UnweaveError
 from unweave.inference import SpacesModel, embed_images, export_model
+from unweave.training import save_checkpoint
 
 NAMES = ("h", "content", "spatial", "appearance")
 
@@ -221,8 +222,18 @@ def test_a_run_with_an_encoder_of_ones_own_is_loaded_with_that_encoder(tmp_path)
     with torch.no_grad():
         z = uw.load(tmp_path, encoder=make())(SPRITES)["content"]
         torch.testing.assert_close(z, trained(OWN_VIEWS.prepare(SPRITES))["content"])
+        export_model(uw.load(tmp_path, encoder=make()), tmp_path / "export", onnx=False)
+        assert torch.equal(uw.load(tmp_path / "export", encoder=make()).embed(SPRITES)["content"], z)
     with pytest.raises(UnweaveError, match="do not fit the encoder"):
         uw.load(tmp_path, encoder=uw.Encoder("resnet18", OWN_VIEWS.spaces))
+
+
+def test_a_checkpoint_without_a_model_is_one_line(tmp_path):
+    for state in ({"step": 1}, {"model": 3, "encoder": {}}, {"model": {}, "encoder": {}}):
+        save_checkpoint(tmp_path / "checkpoint.safetensors", state)
+        with pytest.raises(UnweaveError, match=str(tmp_path)) as error:
+            uw.load(tmp_path)
+        assert "\n" not in str(error.value)
 
 
 def test_published_weights_are_not_downloaded_to_load_a_run(tmp_path, monkeypatch):

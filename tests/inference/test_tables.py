@@ -133,6 +133,16 @@ def test_mistakes_are_one_line_before_anything_is_read(tmp_path, monkeypatch, ca
     assert not list(tmp_path.glob("*z*"))
 
 
+def test_the_file_of_the_images_is_not_overwritten(run, tmp_path):
+    data = tmp_path / "x.csv"
+    data.write_text(f"path\n{_picture(tmp_path, 0)}\n")
+    (tmp_path / "link.csv").symlink_to(data)
+    before = data.read_bytes()
+    for out in (data, tmp_path / "link.csv"):
+        assert embed(run, data, out) == 2
+    assert data.read_bytes() == before
+
+
 def test_settings_of_a_wrong_kind_name_the_argument(run, classes, tmp_path):
     model = uw.load(run)
     for name, wrong in (("workers", 1.5), ("max_bad", "much"), ("batch_size", None), ("device", "nope")):

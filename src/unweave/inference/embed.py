@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from unweave.data.loading import StreamedImages
 from unweave.data.resources import default_workers
@@ -14,7 +15,7 @@ from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError
 from unweave.inference.config import EmbedConfig
 from unweave.inference.model import SpacesModel
-from unweave.inference.tables import check_output, table_writer
+from unweave.inference.tables import check_not_source, check_output, table_writer
 from unweave.settings import with_settings
 
 
@@ -59,6 +60,7 @@ def embed_images(
     device, out = usable_device(config.device), Path(out)
     check_output(out, model.spaces)
     source = open_source(images, channels=model.input_shape[0])
+    check_not_source(out, source)
     workers = default_workers() if config.workers is None else config.workers
     unreadable = UnreadableImages(len(source), config.max_bad)
     stream = StreamedImages(source, replace(model.decoder, max_pixels=config.max_pixels), workers, unreadable)
@@ -70,10 +72,17 @@ def embed_images(
             done += len(index)
             kept = [row for row, i in enumerate(index.tolist()) if i not in unreadable]
             if kept:
-                writer.write(index[kept].tolist(), model.encode(batch if len(kept) == len(index) else batch[kept]))
+                writer.write(index[kept].tolist(), _features(model, batch if len(kept) == len(index) else batch[kept]))
             if on_progress:
                 on_progress(done)
     return unreadable
+
+
+def _features(model: SpacesModel, batch: Tensor) -> dict[str, Tensor]:
+    try:
+        return model.encode(batch)
+    except torch.OutOfMemoryError:
+        raise UnweaveError(f"the GPU's memory is full: use a smaller `batch_size` than {len(batch)}") from None
 
 
 def usable_device(name: str) -> torch.device:

@@ -248,4 +248,5 @@ def _checked_shape(shape: Any) -> tuple[int, int, int]:
 
 def _short(error: Exception) -> str:
     """The reason on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    kind = "" if isinstance(error, UnweaveError) else f"{type(error).__name__}: "
+    return " ".join(f"{kind}{error}".split())[:200]

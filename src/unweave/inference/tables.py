@@ -45,6 +45,12 @@ def check_output(out: Path, spaces: Sequence[str] = ()) -> None:
     remove_partial_writes(out)
 
 
+def check_not_source(out: Path, source: Source) -> None:
+    """Raises where ``out`` is a file that the images are read from."""
+    if out.exists() and any(os.path.samefile(out, file) for file in getattr(source, "files", ())):
+        raise UnweaveError(f"`out` {out} is the file of the images: choose another name")
+
+
 class TableWriter:
     """Writes rows of images to a file that appears when it is complete."""
 

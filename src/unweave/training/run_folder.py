@@ -103,6 +103,8 @@ class RunFolder:
     def load_model(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The description of the model and the weights of its encoder, from the last checkpoint."""
         state = load_checkpoint(self.checkpoint, only=("model", "encoder"))
+        if not (isinstance(state.get("model"), dict) and isinstance(state.get("encoder"), dict)):
+            raise damaged(self.checkpoint, "it has no model")
         return state["model"], state["encoder"]
 
     def save_exported_model(self, description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
