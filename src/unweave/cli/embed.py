@@ -37,8 +37,7 @@ def embed(
     Args:
         run: Folder of a run or of an export.
         data: Images, as for `unweave train`.
-        out: The file: .parquet, with a list for each space, or .csv, with a column for each number. Parquet if the name
-            has no ending.
+        out: The file, .parquet (a list for each space) or .csv (a column for each number).
         root: Folder of a torchvision data set, if DATA is its name.
         image_column: Column of the images, if a table has several.
         label_column: Column of the labels.
