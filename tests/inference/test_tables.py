@@ -162,6 +162,14 @@ def test_large_images_have_no_row(run, tmp_path, capsys):
     assert "large.png" in capsys.readouterr().err
 
 
+def test_a_folder_without_readable_images_is_one_line_whatever_their_names(run, tmp_path, capsys):
+    (tmp_path / "new\nline [b].png").write_bytes(b"nonsense")
+    for allowed in ("0", "1"):
+        assert embed(run, tmp_path, tmp_path / "z.parquet", "--max-bad", allowed) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(tmp_path.glob("*z.parquet*"))
+
+
 def test_a_link_is_followed_and_temporary_files_of_killed_runs_are_removed(run, classes, tmp_path):
     (tmp_path / "disk").mkdir()
     link = tmp_path / "z.parquet"

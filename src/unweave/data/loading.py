@@ -27,7 +27,7 @@ from unweave.data.identity import identify_source
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.resources import available_memory, default_workers, free_shared_memory
 from unweave.data.sources.base import Source
-from unweave.data.unreadable import UnreadableImageError, UnreadableImages
+from unweave.data.unreadable import UnreadableImageError, UnreadableImages, printable
 from unweave.errors import UnweaveError
 
 CHUNK = 32
@@ -205,9 +205,8 @@ class StreamedImages:
             self.unreadable.add(i, self.source.name(i), reason)
         if decoded.lost:
             i, reason = decoded.bad[-1]
-            raise UnweaveError(
-                f"{NEIGHBOURS} consecutive images cannot be read; the last is {self.source.name(i)}: {reason}"
-            )
+            count, name = min(NEIGHBOURS, len(self)), printable(self.source.name(i))
+            raise UnweaveError(f"{count} consecutive images cannot be read; the last is {name}: {reason}")
 
 
 class Decoding(Dataset[Decoded]):
