@@ -218,8 +218,8 @@ def test_a_quiet_run_prints_nothing(photo_folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "wrong",
     [
-        "--lr nan", "--lr 1e38", "--seed 99999999999999999999", "--hidden 99999999999", "--workers -1", "--accelerator nope",
-        "--max-bad nan", "--dim 0", "--threads 0", "--styles nope",
+        "--lr nan", "--lr 1e38", "--seed 99999999999999999999", "--hidden 99999999999", "--workers -1",
+        "--accelerator nope", "--max-bad nan", "--dim 0", "--threads 0", "--styles nope",
     ],
 )  # fmt: skip
 def test_impossible_settings_are_one_line(photo_folder, tmp_path, capsys, wrong):

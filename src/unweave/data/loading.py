@@ -27,8 +27,8 @@ from unweave.data.identity import identify_source
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.resources import available_memory, default_workers, free_shared_memory
 from unweave.data.sources.base import Source
-from unweave.data.unreadable import UnreadableImageError, UnreadableImages, printable
-from unweave.errors import UnweaveError
+from unweave.data.unreadable import UnreadableImageError, UnreadableImages
+from unweave.errors import UnweaveError, printable
 
 CHUNK = 32
 """Least number of images a worker decodes at a time: several workers share one batch."""

@@ -26,8 +26,8 @@ from unweave.data.loading import StreamedImages
 from unweave.data.resources import default_workers
 from unweave.data.sources import is_files, open_source
 from unweave.data.sources.base import Source
-from unweave.data.unreadable import UnreadableImageError, UnreadableImages, printable
-from unweave.errors import UnweaveError
+from unweave.data.unreadable import UnreadableImageError, UnreadableImages
+from unweave.errors import UnweaveError, printable
 
 TABLES = (".parquet", ".csv", ".tsv")
 """Suffixes of files that hold or list many images."""
