@@ -32,7 +32,7 @@ from unweave.data import load_images, open_source
 from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError
 from unweave.inference import load
-from unweave.reproduce.provenance import provenance
+from unweave.provenance import provenance
 from unweave.training import load_checkpoint
 
 SMALL = (

@@ -15,7 +15,7 @@ import torch
 import unweave as uw
 import unweave.augment as A
 from unweave.models import BothViews
-from unweave.reproduce.provenance import provenance
+from unweave.provenance import provenance
 
 CASES = [("resnet50", 224, 256), ("resnet18", 64, 1024)]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

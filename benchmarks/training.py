@@ -29,7 +29,7 @@ from unweave.data.resources import cores, default_workers
 from unweave.models import EncoderConfig
 from unweave.pretraining import PretrainConfig
 from unweave.pretraining.config import ProbeConfig
-from unweave.reproduce.provenance import provenance
+from unweave.provenance import provenance
 from unweave.settings import to_nested, with_settings
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import unweave.augment as A
-from unweave.reproduce.provenance import provenance
+from unweave.provenance import provenance
 
 BLUR = {224: 23, 64: 7}
 

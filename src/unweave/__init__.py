@@ -12,7 +12,7 @@ from unweave.errors import UnweaveError
 if TYPE_CHECKING:
     from unweave.augment import Pair, Views
     from unweave.data import Sprites
-    from unweave.evaluation import score_spaces
+    from unweave.evaluation import score_spaces, sensitivity
     from unweave.inference import SpacesModel, load
     from unweave.models import Encoder, SmallConvNet
     from unweave.objectives import (
@@ -54,6 +54,7 @@ __all__ = [
     "load",
     "pretrain",
     "score_spaces",
+    "sensitivity",
     "train",
 ]
 
@@ -62,7 +63,7 @@ __getattr__, __dir__ = attach(
     {
         "augment": ("Pair", "Views"),
         "data": ("Sprites",),
-        "evaluation": ("score_spaces",),
+        "evaluation": ("score_spaces", "sensitivity"),
         "inference": ("SpacesModel", "load"),
         "models": ("Encoder", "SmallConvNet"),
         "objectives": (

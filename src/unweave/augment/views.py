@@ -199,6 +199,26 @@ class Views(Described):
         b = apply_transforms(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
         return Pair(a, b, shared)
 
+    def differing(
+        self, images: Tensor, group: str, *, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Two views of each image that differ in the parameters of one group alone, to measure what they change."""
+        if group not in self.groups:
+            raise UnweaveError(f"`group` {group!r} is not one of {', '.join(self.groups) or 'no groups'}")
+        check_images(images)
+        size = (images.shape[-2], images.shape[-1])
+        source = images.device if generator is None else generator.device
+        u = torch.rand(2, len(images), self._columns, generator=generator, device=source).to(images.device)
+        first: Steps = []
+        second: Steps = []
+        for step in self._steps:
+            step.a.check(images.shape[1], size)
+            first.append((step.a, step.a.parameters(u[0][:, step.columns], size)))
+            differs = step.group is not None and self.groups[step.group] == group
+            second.append((step.b, step.b.parameters(u[1][:, step.columns], size)) if differs else first[-1])
+            size = step.a.output_size(size)
+        return apply_transforms(images, first), apply_transforms(images, second)
+
     def draw(
         self,
         n: int,

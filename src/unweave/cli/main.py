@@ -15,6 +15,7 @@ from unweave._version import __version__
 from unweave.cli.doctor import doctor
 from unweave.cli.embed import embed, export
 from unweave.cli.flags import with_flags
+from unweave.cli.report import report
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
 from unweave.cli.styles import styles
 from unweave.cli.train import presets, train, train_basic
@@ -31,6 +32,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "train": train,
     "embed": embed,
     "export": export,
+    "report": report,
     "doctor": doctor,
     "presets": presets,
     "styles": styles,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from unweave.evaluation.linear_models import LogisticRegression, RidgeRegression
     from unweave.evaluation.online import OnlineProbe
     from unweave.evaluation.probes import ClassProbe, RidgeProbe, r2
+    from unweave.evaluation.sensitivity_matrix import sensitivity
     from unweave.evaluation.spaces import SpaceScores, compute_embeddings, score_spaces
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "mcc",
     "r2",
     "score_spaces",
+    "sensitivity",
 ]
 
 __getattr__, __dir__ = attach(
@@ -39,6 +41,7 @@ __getattr__, __dir__ = attach(
         "linear_models": ("LogisticRegression", "RidgeRegression"),
         "online": ("OnlineProbe",),
         "probes": ("ClassProbe", "RidgeProbe", "r2"),
+        "sensitivity_matrix": ("sensitivity",),
         "spaces": ("SpaceScores", "compute_embeddings", "score_spaces"),
     },
 )

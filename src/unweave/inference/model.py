@@ -18,6 +18,7 @@ from unweave.errors import UnweaveError
 from unweave.inference.inputs import Inputs, decoder_for, is_one_image
 from unweave.inference.preprocessing import describe_preprocessing
 from unweave.models import Encoder
+from unweave.objectives import BaseMethod
 from unweave.settings import require_number
 from unweave.training.run_folder import RunFolder
 
@@ -103,7 +104,19 @@ class SpacesModel(nn.Module):
             "encoder": self._given.get("encoder") or describe(self.encoder),
             "preparation": self._given.get("preparation") or describe(self.preparation),
             "input_shape": list(self.input_shape),
+            "method": self._given.get("method"),
         }
+
+    def normalize(self, z: Tensor) -> Tensor:
+        """An embedding in the geometry of the loss with which it was trained; unchanged where that is not known."""
+        return z if self._method is None else self._method.normalize(z)
+
+    @property
+    def _method(self) -> BaseMethod | None:
+        """The base method of the run, where it is one of unweave's."""
+        method = self._given.get("method")
+        ours = isinstance(method, Mapping) and str(method.get(CLASS, "")).startswith("unweave.")
+        return rebuild(method) if ours else None
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """h (n, d) and the embedding in every space by name."""

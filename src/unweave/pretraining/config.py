@@ -46,6 +46,20 @@ class ProbeConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """The report at the end of a run."""
+
+    report: bool = adjustable(True)
+    """Write report.html and report.json when training ends: what each space contains."""
+    held_out: float = 0.05
+    """Fraction of the images, at most 500 of them, that are kept out of training for the report; none where they
+    would be fewer than 32."""
+
+    def __post_init__(self) -> None:
+        require(self, "in [0, 1]", "held_out")
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainConfig:
     """A run on photographs.
 
@@ -64,6 +78,7 @@ class PretrainConfig:
     training: TrainConfig = field(default_factory=TrainConfig)
     start: InitConfig = field(default_factory=InitConfig)
     evaluation: ProbeConfig = field(default_factory=ProbeConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
 
     def __post_init__(self) -> None:
         if not self.training.epochs and self.training.steps is None and not self.start.projector_epochs:

@@ -28,6 +28,7 @@ from unweave.models import Encoder, load_weights, read_weights
 from unweave.pretraining.config import PretrainConfig, from_yaml
 from unweave.pretraining.presets import preset as preset_named
 from unweave.pretraining.probe import make_probe
+from unweave.pretraining.report import hold_out, report_run
 from unweave.settings import identity, to_nested, with_settings
 from unweave.training import Run, RunFolder, TrainConfig, train
 
@@ -68,7 +69,8 @@ def pretrain(
     """
     config = with_settings(preset_named(preset) if config is None else config, settings)
     name, folder = _name(data), RunFolder(out)
-    source = config.data.open(data)
+    whole = config.data.open(data)
+    source, held_out = hold_out(whole, config.report.held_out)
     phases = _phases(config, folder)
     objective = config.objective.build(config.views.spaces, phases[-1].config.total_steps(len(source)))
     config.training.require_batch(len(source), objective.least_batch)
@@ -79,7 +81,7 @@ def pretrain(
         _save_config(folder, name, config)
 
     console = message_console(quiet=rank() != 0 or not progress)
-    console.print(_summary(name, source, fabric))
+    console.print(_summary(name, whole, fabric))
     views = config.views.build(config.data.channels)
     encoder = _encoder(config, views.spaces, folder, console)
     probe = make_probe(source, config, views, console.print) if rank() == 0 else None
@@ -109,6 +111,16 @@ def pretrain(
     if len(unreadable):
         count = "1 image" if len(unreadable) == 1 else f"{len(unreadable)} images"
         console.print(f"{count} could not be read: see {unreadable.path}")
+    if config.report.report and not run.stopped and rank() == 0 and not folder.report.exists():
+        made = report_run(
+            out,
+            source if held_out is None else held_out,
+            config.data,
+            held_out=held_out is not None,
+            fitted=None if held_out is None else source,
+            decode_size=config.decode_size,
+        )
+        console.print(f"{made.verdict} See {folder.report}")
     return run
 
 

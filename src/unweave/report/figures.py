@@ -68,15 +68,22 @@ def as_svg(figure: Any) -> str:
 def curves(
     metrics: Sequence[Mapping[str, float]], spaces: Sequence[str], panels: Mapping[str, tuple[str, bool]]
 ) -> Any:
-    """A panel for each metric with a line for each space; ``panels`` gives its title and whether its axis is a log."""
+    """A panel for each metric with a line for each space; ``panels`` gives its title and whether its axis is a log.
+
+    A metric of the whole run, such as the loss, has one line.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 2.6), layout="constrained")
+    figure = Figure(figsize=(2.75 * len(panels), 2.6), layout="constrained")
     figure.patch.set_alpha(0)
     steps = [row["step"] for row in metrics]
-    for axis, (metric, (title, log)) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        for space in spaces:
-            axis.plot(steps, [row[f"{space}/{metric}"] for row in metrics], color=color_of(spaces, space), lw=1.6)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (metric, (title, log)) in zip(axes, panels.items(), strict=True):
+        if metric in metrics[-1]:
+            axis.plot(steps, [row[metric] for row in metrics], color="#777", lw=1.6)
+        else:
+            for space in spaces:
+                axis.plot(steps, [row[f"{space}/{metric}"] for row in metrics], color=color_of(spaces, space), lw=1.6)
         axis.set_title(title, fontsize=10, color="#777")
         axis.patch.set_alpha(0)
         axis.tick_params(labelsize=8, colors="#777")
@@ -84,6 +91,6 @@ def curves(
             side.set_color("#9999")
         if log:
             axis.set_yscale("log")
-        else:
+        elif metric not in metrics[-1]:
             axis.set_ylim(bottom=0)
     return figure

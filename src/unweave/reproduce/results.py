@@ -10,7 +10,7 @@ from typing import Any
 from unweave import UnweaveError
 from unweave.describe import describe
 from unweave.files import locked, write_text
-from unweave.reproduce.provenance import provenance
+from unweave.provenance import provenance
 
 Row = dict[str, Any]
 

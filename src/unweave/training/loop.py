@@ -132,7 +132,7 @@ def train(
         steps = _check(source, views, encoder, objective, config)
         folder.require_space(encoder)
         fingerprint = _fingerprint(source, views, encoder, objective, config, steps)
-        model_description = describe_model(encoder, views)
+        model_description = describe_model(encoder, views, objective)
         encoder.to(fabric.device, memory_format=_memory_format(config))  # type: ignore[call-overload]
         objective.attach(encoder)
         objective.to(fabric.device)

@@ -21,7 +21,7 @@ class MetricsFile:
         self.path = path
         self.rows: list[dict[str, float]] = []
         if path.exists() and keep_until:
-            self.rows = [row for row in _read_rows(path) if row["step"] <= keep_until]
+            self.rows = [row for row in read_metrics(path) if row["step"] <= keep_until]
         self._board = _tensorboard(tensorboard, keep_until) if tensorboard is not None and rank() == 0 else None
         if rank() == 0:
             with _writing(path):
@@ -49,7 +49,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise UnweaveError(f"cannot write to {path}: {reason}; the same command resumes the run") from None
 
 
-def _read_rows(path: Path) -> list[dict[str, float]]:
+def read_metrics(path: Path) -> list[dict[str, float]]:
     """The complete lines; others belong to a run that was killed, or were damaged."""
     rows = []
     try:

@@ -12,13 +12,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from unweave.describe import describe, differences
+from unweave.augment import Views
+from unweave.describe import describe, differences, rebuild
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
 from unweave.files import locked, make_writable_folder, remove_partial_writes, write_text
 from unweave.settings import read_yaml, to_yaml
 from unweave.tensor_files import damaged, open_tensors, save_tensors
 from unweave.training.checkpoint import load_checkpoint
+from unweave.training.metrics import read_metrics
 
 LOCK_TIMEOUT = 12.0
 """Seconds to wait for the folder: worker processes of a run that was killed hold it until they notice."""
@@ -41,6 +43,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.config = self.path / "config.yaml"
         self.unreadable = self.path / "unreadable.jsonl"
+        self.report = self.path / "report.html"
         self.exported_weights = self.path / "model.safetensors"
         self.exported_model = self.path / "model.json"
         self.onnx = self.path / "model.onnx"
@@ -107,6 +110,18 @@ class RunFolder:
             raise damaged(self.checkpoint, "it has no model")
         return state["model"], state["encoder"]
 
+    def load_views(self) -> Views:
+        """The views of the run, from the last checkpoint."""
+        state = load_checkpoint(self.checkpoint, only=("fingerprint",))
+        views = rebuild(state["fingerprint"]["views"])
+        if not isinstance(views, Views):
+            raise UnweaveError(f"{self.path} was trained with pairs of another kind than those of unweave.Views")
+        return views
+
+    def load_metrics(self) -> list[dict[str, float]]:
+        """The lines of ``metrics.jsonl``."""
+        return read_metrics(self.metrics) if self.metrics.is_file() else []
+
     def save_exported_model(self, description: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
         """Writes a model for ``load_exported_model``. The weights hold a digest of the description."""
         for file in (self.exported_weights, self.exported_model):
@@ -140,7 +155,7 @@ def _nothing() -> Iterator[bool]:
     yield True
 
 
-def describe_model(encoder: nn.Module, views: Any) -> dict[str, Any]:
+def describe_model(encoder: nn.Module, views: Any, objective: Any) -> dict[str, Any]:
     """What ``uw.load`` needs besides the weights. The shape of the encoder's input is added during training."""
     spaces = getattr(encoder, "spaces", views.spaces)
     return {
@@ -148,6 +163,7 @@ def describe_model(encoder: nn.Module, views: Any) -> dict[str, Any]:
         "encoder": describe(encoder),
         "preparation": describe(getattr(views, "preparation", [])),
         "input_shape": None,
+        "method": describe(getattr(objective, "base", None)),
     }
 
 

@@ -23,16 +23,17 @@ from unweave import (
     SmallConvNet,
     TrainConfig,
     Views,
+    load,
     score_spaces,
     train,
 )
 from unweave import augment as A
 from unweave.describe import describe
 from unweave.evaluation import SpaceScores, compute_embeddings
-from unweave.report import number
-from unweave.reproduce.demo.report import draw_figure, write_html
+from unweave.provenance import provenance
+from unweave.report import ReportImages, make_report, number, write_report
+from unweave.reproduce.demo.report import draw_figure, one_of_each_shape
 from unweave.reproduce.demo.sprites import HUES, SIZE, DemoSprites
-from unweave.reproduce.provenance import provenance
 
 CATEGORIES = ("shape", "color")
 FACTORS = ("shape", "color", "x", "y")
@@ -97,7 +98,10 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
     z = compute_embeddings(encoder, lambda index: views.prepare(held_out[index]), torch.arange(len(held_out)))
     factors = {name: held_out.factors[name] for name in FACTORS}
     scores = score_spaces(z, factors, categories=CATEGORIES, normalize=objective.base.normalize, seed=seed)
-    write_html(out / "report.html", scores, run, views, held_out, z)
+    pixels = held_out[torch.arange(len(held_out))]
+    seen = ReportImages(pixels, pixels)
+    report = make_report(load(out), views, seen, metrics=run.metrics, queries=one_of_each_shape(held_out))
+    write_report(out, report, provenance=provenance(), scores=scores)
     draw_figure(out / "figure.png", scores, views, held_out, z)
     seconds = time.perf_counter() - started
     settings = {
@@ -111,6 +115,7 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
     (out / "spaces.json").write_text(json.dumps(result, indent=1) + "\n")
     console = Console()
     print_table(console, scores)
+    console.print(report.verdict)
     console.print(f"{seconds:.0f} seconds. Open {out / 'report.html'}")
     return scores
 

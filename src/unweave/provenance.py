@@ -34,7 +34,7 @@ def commit() -> str:
     """
     if named := os.environ.get("UNWEAVE_COMMIT"):
         return named
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return "unknown: not a git checkout"
     git = ["git", "-C", str(root)]
