@@ -77,7 +77,8 @@ def run_in_child(out, settings):
 
 
 def pretrain(folder, out, **settings):
-    return uw.pretrain(str(folder), out, config=uw.PretrainConfig(), progress=False, **{**PHOTOS, **settings})
+    given = {**PHOTOS, "report": False, **settings}
+    return uw.pretrain(str(folder), out, config=uw.PretrainConfig(), progress=False, **given)
 
 
 def photo_config(**settings):
@@ -87,10 +88,9 @@ def photo_config(**settings):
 
 
 def flags(**settings):
-    """The same settings for the command line."""
-    return [
-        word for name, value in {**PHOTOS, **settings}.items() for word in (f"--{name.replace('_', '-')}", str(value))
-    ]
+    """The same settings for the command line, without a report."""
+    named = [(f"--{name.replace('_', '-')}", str(value)) for name, value in {**PHOTOS, **settings}.items()]
+    return [word for pair in named for word in pair] + ["--no-report"]
 
 
 def weights(out):

@@ -55,7 +55,7 @@ def test_the_demo_writes_its_scores(quick_demo):
 
 def test_the_report_is_self_contained(quick_demo):
     report = (quick_demo / "report.html").read_text()
-    assert report.count("<svg") == 2  # scores and curves
+    assert report.count("<svg") == 3  # sensitivity, scores and curves
     assert report.count("<img") == 6  # three kinds of pairs, neighbours in three spaces
     assert not re.search(r"(src|href)=.?https?://", report)
 

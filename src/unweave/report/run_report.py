@@ -40,7 +40,11 @@ class Model(Protocol):
     """What a report needs of a model, as ``uw.load`` returns it."""
 
     encoder: nn.Module
-    spaces: tuple[str, ...]
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        """The names of the spaces."""
+        ...
 
     def normalize(self, z: Tensor) -> Tensor:
         """An embedding in the geometry of the loss."""
