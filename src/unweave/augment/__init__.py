@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         RandomTranslation,
         RandomZoom,
     )
+    from unweave.augment.leave_one_out import LeaveOneOut
     from unweave.augment.replay import Replay
     from unweave.augment.views import Asymmetric, Pair, Redraw, Views, pair_kinds
 
@@ -27,6 +28,7 @@ __all__ = [
     "Asymmetric",
     "ColorJitter",
     "GaussianBlur",
+    "LeaveOneOut",
     "Normalize",
     "Pair",
     "Params",
@@ -64,6 +66,7 @@ __getattr__, __dir__ = attach(
             "RandomTranslation",
             "RandomZoom",
         ),
+        "leave_one_out": ("LeaveOneOut",),
         "replay": ("Replay",),
         "views": ("Asymmetric", "Pair", "Redraw", "Views", "pair_kinds"),
     },

@@ -30,18 +30,25 @@ RESERVED = ("content", "h", "joint")
 class Pair:
     """Two views of each image, and the group whose parameters they share: 0 for none, m for the m-th.
 
-    ``shared`` is on the host: it is known before anything is computed, and reading it from a GPU would wait.
+    ``shared`` is on the host: it is known before anything is computed, and reading it from a GPU would wait. Views also
+    say how they were made: ``steps`` are the transforms of view a and of view b with their parameters, one row per
+    image, and ``size`` is the height and width of the images before the first transform.
 
     Examples:
         >>> import torch, unweave as uw, unweave.augment as A
         >>> pair = uw.Views({"flip": [A.RandomHorizontalFlip()]})(torch.rand(4, 3, 8, 8))
         >>> pair.a.shape, pair.shared
         (torch.Size([4, 3, 8, 8]), tensor([0, 1, 0, 1]))
+        >>> [(flip, parameters)] = pair.steps[0]
+        >>> parameters["on"].shape
+        torch.Size([4])
     """
 
     a: Tensor
     b: Tensor
     shared: Tensor
+    steps: tuple[Steps, Steps] | None = None
+    size: Size | None = None
 
 
 class Asymmetric(Described):
@@ -157,6 +164,11 @@ class Views(Described):
         """The embedding spaces to learn: content, and one for each group."""
         return ("content", *self.groups)
 
+    def without_groups(self) -> "Views":
+        """The same transforms in no group: the parameters of the two views are always independent."""
+        first, second = [step.a for step in self._steps], [step.b for step in self._steps]
+        return Views({}, ungrouped=Asymmetric(first, second), redraw=self.redraw)
+
     @property
     def size(self) -> Size | None:
         """Height and width of the views, where a crop sets them."""
@@ -194,10 +206,12 @@ class Views(Described):
         kinds = shared if images.device.type == "cpu" else self.kinds(len(images), start, images.device)
         if self.all_pairs:
             images = images.repeat_interleave(len(self.spaces), 0)
-        params_a, params_b = self._fast_parameters(u, kinds, (images.shape[-2], images.shape[-1]))
-        a = apply_transforms(images, [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)])
-        b = apply_transforms(images, [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)])
-        return Pair(a, b, shared)
+        size = (images.shape[-2], images.shape[-1])
+        params_a, params_b = self._fast_parameters(u, kinds, size)
+        steps_a: Steps = [(step.a, params) for step, params in zip(self._steps, params_a, strict=True)]
+        steps_b: Steps = [(step.b, params) for step, params in zip(self._steps, params_b, strict=True)]
+        a, b = apply_transforms(images, steps_a), apply_transforms(images, steps_b)
+        return Pair(a, b, shared, (steps_a, steps_b), size)
 
     def differing(
         self, images: Tensor, group: str, *, generator: torch.Generator | None = None
@@ -250,8 +264,10 @@ class Views(Described):
         """The transforms of ``prepare``."""
         return [step.a for step in self._steps if step.group is None and step.a.draws == 0 and step.a.p == 1]
 
-    def transforms(self, group: str) -> list[Transform]:
-        """The transforms of a group, of the first view."""
+    def transforms(self, group: str | None = None) -> list[Transform]:
+        """The transforms of a group, or all of them, of the first view."""
+        if group is None:
+            return [step.a for step in self._steps]
         return [step.a for step in self._steps if step.group is not None and self.groups[step.group] == group]
 
     def parameters(self, u: Tensor, shared: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
