@@ -1,6 +1,7 @@
 """The state of ``torch.distributed``, and a gather that carries gradients. On one process each is the identity."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -24,6 +25,20 @@ def local_world_size() -> int:
         return int(torchrun)
     slurm = os.environ.get("SLURM_NTASKS_PER_NODE", "")
     return min(int(slurm), world_size()) if slurm.isdigit() else world_size()
+
+
+def broadcast_(tensors: Iterable[Tensor]) -> None:
+    """Gives the tensors the values of the first process, in place; one message for each type of number."""
+    if world_size() == 1:
+        return
+    by_type: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        by_type.setdefault(tensor.dtype, []).append(tensor)
+    for same in by_type.values():
+        flat = torch.cat([tensor.detach().flatten() for tensor in same])
+        dist.broadcast(flat, 0)
+        for tensor, values in zip(same, flat.split([tensor.numel() for tensor in same]), strict=True):
+            tensor.detach().copy_(values.view_as(tensor))
 
 
 class _Gather(torch.autograd.Function):

@@ -98,8 +98,10 @@ class Objective(nn.Module):
     """What the training loop minimises.
 
     A subclass implements ``forward``. Trainable parameters that it registers (a predictor, heads) are optimised with
-    the encoder's, and everything registered (a queue, a teacher) is part of the checkpoint. The loop calls, each step:
+    the encoder's, and everything registered (a queue, a teacher) is part of the checkpoint. Before training the loop
+    calls ``objective.sampler(views)`` and ``objective.attach(encoder)``, and each step:
 
+        pair    = sampler(images, …)
         targets = objective.targets(pair)                     without gradients
         terms   = objective(z_a, z_b, pair.shared, targets)
         backward pass, optimiser step
@@ -122,11 +124,22 @@ class Objective(nn.Module):
     """
 
     spaces: tuple[str, ...]
+    encodes_b: bool = True
+    """Whether the encoder sees view b; where only a teacher does, ``forward`` gets no embeddings of it."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The encoder's outputs that the loss depends on; with "h", it depends on the backbone's output directly."""
+        return self.spaces
 
     @property
     def least_batch(self) -> int:
         """The least number of images in a batch, over all processes."""
         return max(2, len(self.spaces))
+
+    def sampler(self, views: Any) -> Any:
+        """What makes the pairs of this objective, from the views of the run: by default the views themselves."""
+        return views
 
     def attach(self, encoder: nn.Module) -> None:
         """Called once before training, with the encoder on its device: the place to create a teacher."""

@@ -8,7 +8,7 @@ many processes or with others, sees what it would have seen.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from unweave.data.deferred import DeferredImages
 from unweave.data.sources import is_files
 from unweave.data.unreadable import UnreadableImages
 from unweave.describe import describe
-from unweave.distributed import rank, world_size
+from unweave.distributed import broadcast_, rank, world_size
 from unweave.errors import UnweaveError
 from unweave.models import BothViews
 from unweave.objectives import LossTerms, Objective
@@ -124,18 +124,19 @@ def train(
         >>> run.steps
         2
     """
-    folder = RunFolder(out)
+    folder, sampler = RunFolder(out), objective.sampler(views)
     source = _as_source(images, views, folder, progress=progress)
     fabric = fabric or config.launch.start()
     folder.create()
     with folder.locked(fabric.device), noticing_lost_processes():
-        steps = _check(source, views, encoder, objective, config)
+        steps = _check(source, sampler, encoder, objective, config)
         folder.require_space(encoder)
         fingerprint = _fingerprint(source, views, encoder, objective, config, steps)
         model_description = describe_model(encoder, views, objective)
         encoder.to(fabric.device, memory_format=_memory_format(config))  # type: ignore[call-overload]
         objective.attach(encoder)
         objective.to(fabric.device)
+        broadcast_(objective.state_dict().values())
         if world_size() > 1 and fabric.device.type == "cuda":
             encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
         on_gpu = fabric.device.type == "cuda"
@@ -153,7 +154,7 @@ def train(
         board = folder.tensorboard if config.tensorboard else None
         metrics = MetricsFile(folder.metrics, keep_until=first, tensorboard=board)
         generator = torch.Generator(device=fabric.device)
-        gradients = _Gradients(fabric, model, views, objective, generator, config)
+        gradients = _Gradients(fabric, model, sampler, objective, generator, config)
         compute: Callable[[Tensor], LossTerms] = gradients
         if config.graph and on_gpu and world_size() == 1 and config.micro_batch is None:
             parameters = [*encoder.parameters(), *objective.parameters()]
@@ -249,7 +250,7 @@ class _Gradients:
         pair = self._views(images, generator=self._generator, start=rank() * n + start, total=world_size() * n)
         self.input_shape = list(pair.a.shape[1:])
         a, b = (x.to(memory_format=self._memory_format) for x in (pair.a, pair.b))
-        return Pair(a, b, pair.shared)
+        return replace(pair, a=a, b=b)
 
 
 def _batches(source: BatchSource, order: ShuffledOrder, device: torch.device) -> Generator[Tensor, None, None]:
@@ -319,7 +320,7 @@ def _check(
         raise UnweaveError(f"`views` have the spaces {views.spaces}, `objective` has {objective.spaces}")
     spaces = getattr(encoder, "spaces", views.spaces)
     if spaces != views.spaces:
-        raise UnweaveError(f"`views` have the spaces {views.spaces}, `encoder` has {spaces}")
+        raise UnweaveError(f"`objective` has the spaces {objective.spaces}, `encoder` has {spaces}")
     length = len(source) if config.steps is None else _length(source)
     least = objective.least_batch
     if getattr(views, "all_pairs", False):  # every image gives a pair of every kind

@@ -26,9 +26,8 @@ Outputs = dict[str, Tensor]
 
 def backward(fabric: Fabric, model: nn.Module, objective: Objective, pair: Pair) -> LossTerms:
     """The terms of a batch in one pass; the gradient is added to the parameters'."""
-    with torch.no_grad():
-        targets = objective.targets(pair)
-    terms = objective(*model(pair.a, pair.b), pair.shared, targets)
+    targets = _targets(fabric, objective, pair)
+    terms = objective(*_encoded(model, objective, pair), pair.shared, targets)
     fabric.backward(terms.loss)
     return terms
 
@@ -52,9 +51,9 @@ def backward_in_parts(
             pair = make_pair(*span)
             states.append(random_states())
             shared.append(pair.shared)
-            parts.append(model(pair.a, pair.b))
-            targets.append(objective.targets(pair))
-    z_a, z_b = (_joined([p[side] for p in parts], objective.spaces) for side in (0, 1))
+            parts.append(_encoded(model, objective, pair))
+            targets.append(_targets(fabric, objective, pair))
+    z_a, z_b = (_joined([p[side] for p in parts], objective.outputs) for side in (0, 1))
     joined = {name: torch.cat([target[name] for target in targets]) for name in targets[0]}
     terms = objective(z_a, z_b, torch.cat(shared), joined)
     own = [p for p in objective.parameters() if p.requires_grad]
@@ -62,21 +61,34 @@ def backward_in_parts(
     gradients = torch.autograd.grad(terms.loss, [*z_a.values(), *z_b.values(), *own], materialize_grads=True)
     for parameter, gradient in zip(own, gradients[len(gradients) - len(own) :], strict=True):
         parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-    rows = [len(s) for s in shared]
+    rows = [len(next(iter(part[0].values()))) for part in parts]
     # For each part, its rows of every embedding's gradient.
     pieces = zip(*(gradient.split(rows) for gradient in gradients[: len(gradients) - len(own)]), strict=True)
     for i, (span, piece, state) in enumerate(zip(spans, pieces, states, strict=True)):
         pair = make_pair(*span)
         restore_random_states(state)
         with _without_sync(fabric, model, enabled=i + 1 < len(spans)):
-            out_a, out_b = model(pair.a, pair.b)
-            z = [side[space] for side in (out_a, out_b) for space in objective.spaces]
+            outputs = _encoded(model, objective, pair)
+            z = [side[name] for side in outputs if side for name in objective.outputs]
             fabric.backward(torch.stack([(x * g).sum() for x, g in zip(z, piece, strict=True)]).sum())
     return terms
 
 
-def _joined(parts: list[Outputs], spaces: tuple[str, ...]) -> Outputs:
-    return {space: torch.cat([part[space] for part in parts]).requires_grad_() for space in spaces}
+def _encoded(model: nn.Module, objective: Objective, pair: Pair) -> tuple[Outputs, Outputs]:
+    """The encoder's outputs for the views that it sees."""
+    return model(pair.a, pair.b) if objective.encodes_b else model(pair.a)
+
+
+@torch.no_grad()
+def _targets(fabric: Fabric, objective: Objective, pair: Pair) -> Outputs:
+    """In the precision of the run, as the encoder."""
+    with fabric.autocast():
+        return objective.targets(pair)
+
+
+def _joined(parts: list[Outputs], names: tuple[str, ...]) -> Outputs:
+    """One tensor of each output; none of a view that was not encoded."""
+    return {name: torch.cat([part[name] for part in parts]).requires_grad_() for name in names if parts[0]}
 
 
 @contextmanager
