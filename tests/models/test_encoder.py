@@ -89,6 +89,29 @@ def test_one_projector_split_by_fractions():
     torch.testing.assert_close(torch.cat([out[s] for s in SPACES], 1), whole)
 
 
+@pytest.mark.parametrize("name", ["resnet18", "test_resnet"])
+def test_every_space_reads_from_its_own_copy_of_the_last_stage(name):
+    torch.manual_seed(0)
+    encoder = Encoder(name, SPACES, dim=4, hidden=8, branches=True)
+    _, dim = make_backbone(name)
+    out = encoder(IMAGES)
+    assert out["h"].shape == (2, 3 * dim)
+    assert encoder.feature_dim == 3 * dim
+    torch.testing.assert_close(out["h"][:, :dim], out["h"][:, dim : 2 * dim])  # copies of the same weights
+    out["color"].square().sum().backward()
+    trained = [sum(p.grad.abs().sum() for p in stage.parameters()) > 0 for stage in encoder.backbone.layer4]
+    assert trained == [False, True, False]
+    assert sum(p.grad.abs().sum() for p in encoder.backbone.layer3.parameters()) > 0
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"branches": True}, {"split": {"content": 0.5, "color": 0.25, "spatial": 0.25}}]
+)
+def test_the_encoder_knows_the_size_of_every_space(options):
+    encoder = Encoder("test_resnet", SPACES, dim=8, hidden=8, **options)
+    assert encoder.dims == {space: z.shape[1] for space, z in encoder(IMAGES).items() if space != "h"}
+
+
 @pytest.mark.parametrize("split", [None, {"content": 0.5, "color": 0.2, "spatial": 0.3}])
 def test_a_nonnegative_space_is_in_the_nonnegative_orthant_and_the_others_are_unchanged(split):
     torch.manual_seed(0)
@@ -130,6 +153,8 @@ def test_a_projector_of_the_papers_shape():
         (lambda: Encoder("resnet18", SPACES, nonnegative=("size",)), "`nonnegative` names the spaces"),
         (lambda: Encoder("resnet18", SPACES, split={"content": 0.5, "color": 0.2, "spatial": 0.2}), "fraction"),
         (lambda: make_backbone("convnext_tiny", small_images=True), "stem"),
+        (lambda: Encoder("mobilenet_v3_small", SPACES, branches=True), "use a ResNet as `backbone`"),
+        (lambda: Encoder("resnet18", SPACES, branches=True, split=dict.fromkeys(SPACES, 1 / 3)), "remove `split`"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(build, words):

@@ -1,10 +1,11 @@
 """Backbones by name, from torchvision or timm, without their classifier."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from unweave.describe import Described
 from unweave.errors import UnweaveError
@@ -106,6 +107,24 @@ def _shrink_stem(backbone: Any, name: str) -> None:
     backbone.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(backbone.conv1.weight, mode="fan_out", nonlinearity="relu")
     backbone.maxpool = nn.Identity()
+
+
+class _Branches(nn.ModuleList):
+    """Modules side by side; their feature maps (n, c, h, w) are concatenated."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return torch.cat([branch(maps) for branch in self], 1)
+
+
+def branch_last_stage(backbone: Any, branches: int) -> None:
+    """Replaces the last stage of a ResNet by copies of it: h becomes the concatenation of their features."""
+    stage = getattr(backbone, "layer4", None)
+    if not isinstance(stage, nn.Module):
+        raise UnweaveError(
+            f"`branches` (LooC++) copies the last stage of a ResNet, which a {type(backbone).__name__} does not have: "
+            "use a ResNet as `backbone`"
+        )
+    backbone.layer4 = _Branches(copy.deepcopy(stage) for _ in range(branches))
 
 
 class SmallConvNet(Described, nn.Module):

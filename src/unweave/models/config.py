@@ -34,7 +34,13 @@ class EncoderConfig:
         require(self, ">= 1", "dim", "hidden", "depth")
 
     def build(
-        self, spaces: Sequence[str], *, channels: int = 3, image_size: int | None = None, pretrained: bool = False
+        self,
+        spaces: Sequence[str],
+        *,
+        channels: int = 3,
+        image_size: int | None = None,
+        pretrained: bool = False,
+        branches: bool = False,
     ) -> "Encoder":
         """The network; its weights are drawn from torch's global generator."""
         from unweave.models import Encoder
@@ -49,4 +55,5 @@ class EncoderConfig:
             image_size=image_size,
             small_images=self.small_images,
             pretrained=pretrained,
+            branches=branches,
         )

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from unweave.describe import Described
 from unweave.errors import UnweaveError
-from unweave.models.backbones import make_backbone
+from unweave.models.backbones import branch_last_stage, make_backbone
 
 T = TypeVar("T")
 
@@ -44,6 +44,8 @@ class Encoder(Described, nn.Module):
         depth: the number of linear layers of each projector; one number, or one for each space.
         split: a single projector for all spaces, whose output is divided by these fractions; ``dim`` is then the size
             of the whole.
+        branches: give every space its own copy of a ResNet's last stage, from which its projector reads; h is their
+            concatenation (LooC++).
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
@@ -73,6 +75,7 @@ class Encoder(Described, nn.Module):
         hidden: int | Mapping[str, int] = 2048,
         depth: int | Mapping[str, int] = 2,
         split: Mapping[str, float] | None = None,
+        branches: bool = False,
         nonnegative: Collection[str] = (),
         feature_dim: int | None = None,
         channels: int = 3,
@@ -96,10 +99,17 @@ class Encoder(Described, nn.Module):
             known = feature_dim or getattr(backbone, "num_features", 0)  # type: ignore[assignment]
             if not known:
                 raise UnweaveError("the size of the backbone's output is not known: set `feature_dim`")
-        self.feature_dim = int(known)
+        if branches and split is not None:
+            raise UnweaveError("`branches` gives every space a projector of its own: remove `split`")
+        of_projector = int(known)
+        self._branches = len(self.spaces) if branches else 1
+        if branches:
+            branch_last_stage(self.backbone, self._branches)
+        self.feature_dim = of_projector * self._branches
         self._parts: list[int] | None = None
         if split is not None:
             self._parts = _split(split, self.spaces, dim)
+            self.dims = dict(zip(self.spaces, self._parts, strict=True))
             sizes = (_single("hidden", hidden), _single("depth", depth), sum(self._parts))
             self.projectors = nn.ModuleDict({"all": projector(self.feature_dim, *sizes)})
         else:
@@ -108,8 +118,9 @@ class Encoder(Described, nn.Module):
                 for name, value in (("dim", dim), ("hidden", hidden), ("depth", depth))
             )
             self.projectors = nn.ModuleDict(
-                {s: projector(self.feature_dim, hiddens[s], depths[s], dims[s]) for s in self.spaces}
+                {s: projector(of_projector, hiddens[s], depths[s], dims[s]) for s in self.spaces}
             )
+            self.dims = dims
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """h (n, feature_dim), and z (n, dim) of every space by name."""
@@ -122,7 +133,8 @@ class Encoder(Described, nn.Module):
         if self._parts is not None:
             z = dict(zip(self.spaces, self.projectors["all"](h).split(self._parts, 1), strict=True))
         else:
-            z = {space: self.projectors[space](h) for space in self.spaces}
+            features = h.chunk(self._branches, 1) if self._branches > 1 else [h] * len(self.spaces)
+            z = {space: self.projectors[space](part) for space, part in zip(self.spaces, features, strict=True)}
         for space in self.nonnegative:
             z[space] = to_nonnegative_orthant(z[space])
         return {"h": h, **z}
@@ -142,9 +154,9 @@ class BothViews(nn.Module):
         super().__init__()
         self.encoder = encoder
 
-    def forward(self, a: Tensor, b: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The encoder's outputs for view a and for view b."""
-        return self.encoder(a), self.encoder(b)
+    def forward(self, a: Tensor, b: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The encoder's outputs for view a and for view b; without b, none for it."""
+        return self.encoder(a), {} if b is None else self.encoder(b)
 
 
 def _per_space(name: str, value: int | Mapping[str, int], spaces: tuple[str, ...]) -> dict[str, int]:
