@@ -54,6 +54,12 @@ def objective(spaces, **settings):
     return uw.DisentangledLoss(uw.SimCLR(), spaces=spaces, **{"lambda_rule": rule, **settings})
 
 
+def baseline(method, spaces):
+    if method == "augself":
+        return uw.baselines.AugSelf(uw.SimCLR(), weights={"color": 1.0}, hidden=8)
+    return uw.baselines.LooC(spaces, queue_size=40, momentum=0.8)
+
+
 def config(lr=1e-3, clip=None, optimizer="adamw", launch=CPU, **settings):
     return uw.TrainConfig(
         **{
@@ -63,10 +69,10 @@ def config(lr=1e-3, clip=None, optimizer="adamw", launch=CPU, **settings):
     )  # fmt: skip
 
 
-def run(out, pause=0.0, stop_after=None, norm=True, **settings):
+def run(out, pause=0.0, stop_after=None, norm=True, method=None, **settings):
     chosen = views()
-    network = encoder(chosen.spaces, norm=norm)
-    loss = objective(chosen.spaces)
+    loss = objective(chosen.spaces) if method is None else baseline(method, chosen.spaces)
+    network = encoder(loss.spaces, norm=norm)
     done = uw.train(Slow(pause, stop_after), chosen, network, loss, config(**settings), out, progress=False)
     return done, network, loss
 

@@ -11,7 +11,9 @@ import pytest
 import unweave
 
 SOURCE = Path(unweave.__file__).parent
-PACKAGES = ("augment", "data", "evaluation", "inference", "models", "objectives", "pretraining", "training")
+PACKAGES = (
+    "augment", "baselines", "data", "evaluation", "inference", "models", "objectives", "pretraining", "training",
+)  # fmt: skip
 PUBLIC = [
     (package, name)
     for package in ("unweave", *(f"unweave.{name}" for name in PACKAGES))

@@ -62,6 +62,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "augment": ("Pair", "Views"),
+        "baselines": (),
         "data": ("Sprites",),
         "evaluation": ("score_spaces", "sensitivity"),
         "inference": ("SpacesModel", "load"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from unweave.errors import UnweaveError
 from unweave.settings import require, require_choice
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ class ObjectiveConfig:
         25.0
     """
 
-    method: Literal["simclr", "vicreg", "barlow-twins"] = "simclr"
-    """Base method."""
+    method: Literal["simclr", "vicreg", "barlow-twins", "looc", "looc++", "augself"] = "simclr"
+    """Base method; or one of the baselines LooC, LooC++ and AugSelf in place of the objective."""
     temperature: float = 0.15
-    """SimCLR's temperature τ."""
+    """Temperature τ of SimCLR and of the baselines."""
     lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
     """How the weight λ of each invariance term is adapted; without styles it is fixed."""
     lambda_lr: float = 1e-3
@@ -50,7 +51,9 @@ class ObjectiveConfig:
 
         if self.method == "simclr":
             return SimCLR(self.temperature)
-        return VICReg() if self.method == "vicreg" else BarlowTwins()
+        if self.method in ("vicreg", "barlow-twins"):
+            return VICReg() if self.method == "vicreg" else BarlowTwins()
+        raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
 
     def _lambda_rule(self, steps: int) -> "LambdaRule":
         from unweave.objectives import DualAscent, FixedWeights, GeometricGrowth

@@ -1,16 +1,21 @@
 """Everything that ``unweave train`` can be told, as one nested configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from unweave.augment.config import ViewsConfig
+from unweave.baselines.config import BASELINES, BaselineConfig
 from unweave.data.config import DataConfig
 from unweave.errors import UnweaveError
 from unweave.models.config import EncoderConfig
 from unweave.objectives.config import ObjectiveConfig
 from unweave.settings import adjustable, from_nested, require, require_choice
 from unweave.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from unweave.models import Encoder
+    from unweave.objectives import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +80,7 @@ class PretrainConfig:
     views: ViewsConfig = field(default_factory=ViewsConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    baseline: BaselineConfig = field(default_factory=BaselineConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
     start: InitConfig = field(default_factory=InitConfig)
     evaluation: ProbeConfig = field(default_factory=ProbeConfig)
@@ -88,6 +94,23 @@ class PretrainConfig:
     def decode_size(self) -> int:
         """The side in pixels of decoded images."""
         return self.data.decode_size or self.views.size * 8 // 7
+
+    def build_objective(self, steps: int) -> "Objective":
+        """The objective, or a baseline in its place, for a run of this many steps."""
+        method, spaces = self.objective.method, self.views.spaces
+        if method in BASELINES:
+            return self.baseline.build(method, spaces, temperature=self.objective.temperature)
+        return self.objective.build(spaces, steps)
+
+    def build_encoder(self, spaces: Sequence[str]) -> "Encoder":
+        """The network for an objective with these spaces; its weights are drawn from torch's global generator."""
+        return self.encoder.build(
+            spaces,
+            channels=self.data.channels,
+            image_size=self.views.size,
+            pretrained=self.start.init == "pretrained",
+            branches=self.objective.method == "looc++",
+        )
 
 
 HEADER = ("unweave", "source")

@@ -6,6 +6,7 @@
 Fine-tuning a trained base has two phases, each a run of the loop: the projectors alone, then all parameters.
 """
 
+import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from unweave.data.sources.base import MISSING, Source, Subset
 from unweave.data.sources.folder import FolderImages
 from unweave.data.unreadable import UnreadableImages
 from unweave.distributed import rank, world_size
-from unweave.errors import UnweaveError
+from unweave.errors import UnweaveError, UnweaveWarning
 from unweave.models import Encoder, load_weights, read_weights
 from unweave.pretraining.config import PretrainConfig, from_yaml
 from unweave.pretraining.presets import preset as preset_named
@@ -72,7 +73,7 @@ def pretrain(
     whole = config.data.open(data)
     source, held_out = hold_out(whole, config.report.held_out)
     phases = _phases(config, folder)
-    objective = config.objective.build(config.views.spaces, phases[-1].config.total_steps(len(source)))
+    objective = config.build_objective(phases[-1].config.total_steps(len(source)))
     config.training.require_batch(len(source), objective.least_batch)
     fabric = config.training.launch.start()
     folder.create()
@@ -82,8 +83,9 @@ def pretrain(
 
     console = message_console(quiet=rank() != 0 or not progress)
     console.print(_summary(name, whole, fabric))
+    _warn_of_long_queue(config, len(source))
     views = config.views.build(config.data.channels)
-    encoder = _encoder(config, views.spaces, folder, console)
+    encoder = _encoder(config, objective.spaces, folder, console)
     probe = make_probe(source, config, views, console.print) if rank() == 0 else None
     unreadable = UnreadableImages(len(source), config.data.max_bad, folder.unreadable if rank() == 0 else None)
     # Decoded by the training loop, after its checks: it can take long, and the user's mistakes should show before.
@@ -122,6 +124,17 @@ def pretrain(
         )
         console.print(f"{made.verdict} See {folder.report}")
     return run
+
+
+def _warn_of_long_queue(config: PretrainConfig, images: int) -> None:
+    size = config.baseline.queue_size
+    if config.objective.method.startswith("looc") and size > images // 2 and rank() == 0:
+        warnings.warn(
+            f"`queue_size` {size} is more than half of the {images} images: LooC compares many queries with earlier "
+            "keys of the same image as negatives; use a smaller one",
+            UnweaveWarning,
+            stacklevel=3,
+        )
 
 
 def _with_statistics(config: PretrainConfig, source: Source) -> PretrainConfig:
@@ -206,9 +219,7 @@ def _encoder(config: PretrainConfig, spaces: tuple[str, ...], folder: RunFolder,
     init = config.start.init
     torch.manual_seed(config.training.seed)
     try:
-        encoder = config.encoder.build(
-            spaces, channels=config.data.channels, image_size=config.views.size, pretrained=init == "pretrained"
-        )
+        encoder = config.build_encoder(spaces)
     except UnweaveError:
         raise
     except Exception as error:  # a download can raise anything
