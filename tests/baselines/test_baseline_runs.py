@@ -124,6 +124,18 @@ def test_a_queue_that_is_long_for_the_images_is_reported(photo_folder, tmp_path)
         small_runs.pretrain(photo_folder, tmp_path, method="looc", steps=1, probe="none")
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_trained_base_is_fine_tuned_in_two_phases(photo_folder, tmp_path, method):
+    settings = {**SETTINGS, "method": method, "epochs": 1}
+    small_runs.pretrain(photo_folder, tmp_path / "base", **settings)
+    phases = {"init": str(tmp_path / "base"), "projector_epochs": 1}
+    small_runs.pretrain(photo_folder, tmp_path / "tuned", **settings, **phases)
+    base, projectors, tuned = (small_runs.weights(tmp_path / out) for out in ("base", "tuned/projectors", "tuned"))
+    backbone = [name for name in base if name.startswith("backbone") and name.endswith("weight")]
+    assert all(torch.equal(base[name], projectors[name]) for name in backbone)
+    assert not any(torch.equal(base[name], tuned[name]) for name in backbone)
+
+
 def test_looc_plus_plus_needs_a_resnet(photo_folder, tmp_path, capsys):
     arguments = ["train", str(photo_folder), "--out", str(tmp_path / "run"), "--method", "looc++"]
     assert main([*arguments, *small_runs.flags(epochs=1, probe="none")]) == 2

@@ -100,16 +100,24 @@ def test_the_teacher_follows_by_hand():
     assert objective.teacher.projectors["content"][0].weight is not weight
 
 
-def test_the_teacher_averages_running_statistics_and_normalises_with_them():
-    encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+def test_the_teacher_normalises_with_the_statistics_of_its_batch_and_keeps_none():
+    encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
     teacher = make_teacher(encoder)
-    encoder.train()(torch.randn(10, 3) + 2)
-    follow_(teacher, encoder, 0.75)
-    torch.testing.assert_close(teacher[1].running_mean, 0.25 * encoder[1].running_mean)
-    torch.testing.assert_close(teacher[1].running_var, 0.75 + 0.25 * encoder[1].running_var)
-    assert teacher[1].num_batches_tracked == 1
-    images = torch.randn(6, 3)
-    torch.testing.assert_close(teacher(images)[:2], teacher(images[:2]))  # not those of the batch
+    images = torch.randn(50, 3) + 2
+    keys = teacher(images)
+    torch.testing.assert_close(keys.mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+    assert torch.equal(keys, teacher(images))  # without dropout
+    assert set(teacher.state_dict()) == {"0.weight", "0.bias", "1.weight", "1.bias"}
+    assert set(encoder.state_dict()) > set(teacher.state_dict())
+    assert encoder[1].running_mean is not None
+    follow_(teacher, encoder, 0.5)
+
+
+def test_batch_norm_that_is_not_trained_keeps_its_running_statistics_in_the_teacher():
+    encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval().requires_grad_(False)
+    encoder[1].running_mean.fill_(3.0)
+    images = torch.randn(5, 3)
+    torch.testing.assert_close(make_teacher(encoder)(images), encoder(images))
 
 
 def test_gradients_reach_the_encoder_and_neither_teacher_nor_queues():

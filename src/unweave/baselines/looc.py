@@ -67,7 +67,8 @@ class LooC(Described, Objective):
     Notes:
         The first updates have the momentum 1 − 1/t, so that the teacher is the mean of the encoders so far until that
         reaches ``momentum``: a short run does not compare with a teacher that is still close to its random beginning.
-        The teacher is in evaluation mode; its batch norm uses the average of the encoder's running statistics.
+        Keys are normalised with the statistics of their own batch, under several GPUs of the global batch, where MoCo
+        shuffles images among GPUs: statistics of few images would tell the keys of a batch from those in the queue.
 
     Examples:
         >>> import tempfile, unweave as uw, unweave.augment as A
@@ -120,7 +121,7 @@ class LooC(Described, Objective):
         return LeaveOneOut(views)
 
     def attach(self, encoder: nn.Module) -> None:
-        """Makes the teacher and the queues, which begin with random directions."""
+        """Makes the teacher and the queues, which begin with random directions; what they held before is dropped."""
         dims = getattr(encoder, "dims", None)
         if not isinstance(dims, Mapping) or set(dims) != set(self.spaces):
             raise UnweaveError(
@@ -128,6 +129,8 @@ class LooC(Described, Objective):
                 f"{', '.join(self.spaces)}, not {dims}"
             )
         self._encoder, self.teacher = [encoder], make_teacher(encoder)
+        self._updates = 0
+        self.updates.zero_()
         generator = torch.Generator().manual_seed(0)
         for m, space in enumerate(self.spaces):
             directions = torch.randn(self.queue_size, dims[space], generator=generator)

@@ -4,30 +4,27 @@ import copy
 
 import torch
 from torch import Tensor, nn
-
-from unweave.distributed import broadcast_
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def make_teacher(encoder: nn.Module) -> nn.Module:
-    """A copy of the encoder without gradients, in evaluation mode.
+    """A copy of the encoder without gradients, in evaluation mode except for batch norm.
 
-    Notes:
-        In evaluation mode batch norm uses running statistics, which are averaged as the weights are. With the
-        statistics of its batch, a key could be told from those in the queue by its batch alone (the reason for MoCo's
-        shuffled batch norm), and would depend on the number of processes and on micro-batches.
+    Batch norm normalises with the statistics of the teacher's own batch and keeps no running ones, as in MoCo: those of
+    the encoder belong to other weights. Where it is not trained, it keeps its running statistics, as the encoder does.
     """
-    return copy.deepcopy(encoder).requires_grad_(False).eval()
+    teacher = copy.deepcopy(encoder).requires_grad_(False).eval()
+    for own, copied in zip(encoder.modules(), teacher.modules(), strict=True):
+        if isinstance(copied, _BatchNorm) and any(p.requires_grad for p in own.parameters()):
+            copied.train()
+            copied.track_running_stats = False
+            copied.running_mean = copied.running_var = copied.num_batches_tracked = None
+    return teacher
 
 
 @torch.no_grad()
 def follow_(teacher: nn.Module, encoder: nn.Module, momentum: float) -> None:
-    """teacher ← momentum·teacher + (1 − momentum)·encoder: parameters and running statistics; counters are copied."""
-    means: list[Tensor] = [*teacher.parameters(), *teacher.buffers()]
-    statistics: list[Tensor] = [value.clone() for value in encoder.buffers()]
-    broadcast_(statistics)  # each process has updated them with its own images
-    pairs = list(zip(means, [*encoder.parameters(), *statistics], strict=True))
-    for counter, value in pairs:
-        if not counter.is_floating_point():
-            counter.copy_(value)
-    averaged = [(mean, value.to(mean.dtype)) for mean, value in pairs if mean.is_floating_point()]
-    torch._foreach_lerp_([mean for mean, _ in averaged], [value for _, value in averaged], 1 - momentum)
+    """teacher ← momentum·teacher + (1 − momentum)·encoder, for every parameter."""
+    means: list[Tensor] = list(teacher.parameters())
+    new = [value.to(mean.dtype) for mean, value in zip(means, encoder.parameters(), strict=True)]
+    torch._foreach_lerp_(means, new, 1 - momentum)

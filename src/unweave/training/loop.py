@@ -134,11 +134,11 @@ def train(
         fingerprint = _fingerprint(source, views, encoder, objective, config, steps)
         model_description = describe_model(encoder, views, objective)
         encoder.to(fabric.device, memory_format=_memory_format(config))  # type: ignore[call-overload]
+        if world_size() > 1 and fabric.device.type == "cuda":
+            encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
         objective.attach(encoder)
         objective.to(fabric.device)
         broadcast_(objective.state_dict().values())
-        if world_size() > 1 and fabric.device.type == "cuda":
-            encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
         on_gpu = fabric.device.type == "cuda"
         optimizer = config.optim.build(nn.ModuleList([encoder, objective]), config.batch_size, fused=on_gpu)
         both = BothViews(encoder)
