@@ -258,3 +258,11 @@ def test_transforms_before_the_groups_are_not_shared_and_come_first():
     a, b = views.parameters(u, shared, (20, 20))
     assert not (a[0]["width"] == b[0]["width"]).all()
     assert torch.equal((a[1]["on"] == b[1]["on"])[shared == 1], torch.ones(20, dtype=torch.bool))
+
+
+def test_a_shared_jitter_changes_both_views_alike_where_only_one_of_them_jitters_by_itself():
+    jitter = A.Asymmetric([A.ColorJitter()], [A.ColorJitter(hue=0.5)])
+    pair = A.Views({"color": jitter})(torch.rand(40, 3, 8, 8), generator=torch.Generator().manual_seed(0))
+    shared = pair.shared == 1
+    assert torch.equal(pair.a[shared], pair.b[shared])
+    assert not torch.isclose(pair.a[~shared], pair.b[~shared]).all((1, 2, 3)).any()

@@ -104,8 +104,9 @@ class ColorJitter(_ColorTransform):
     def _change(self, images: Tensor, params: Params) -> Tensor:
         """Images with the same order are processed together."""
         adjust = (adjust_brightness_, adjust_contrast_, adjust_saturation_, adjust_hue_)
-        identity = ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0))
-        active = [getattr(self, name) != identity[i] for i, name in enumerate(self.names)]
+        identity = (1.0, 1.0, 1.0, 0.0)
+        # Not by the ranges: shared parameters may be those of the other view, whose ranges can be wider.
+        active = [bool((params[name] != identity[i]).any()) for i, name in enumerate(self.names)]
         if images.shape[1] == 1:
             active[2:] = [False, False]  # gray images have neither saturation nor hue
         together = max(1, CACHED // images[0].numel())
