@@ -210,7 +210,8 @@ class AugSelf(Described, Objective):
             kind = TARGETS[name].transform
             if not any(isinstance(transform, kind) for transform in views.transforms()):
                 raise UnweaveError(
-                    f"AugSelf cannot predict {name!r}: the views have no {kind.__name__}; remove it from `weights`"
+                    f"AugSelf cannot predict {name!r}: the views have no {kind.__name__}; remove it from `weights`, "
+                    f"or set `predict_{name}` to 0"
                 )
         return views.without_groups()
 

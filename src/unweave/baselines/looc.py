@@ -1,10 +1,9 @@
 """LooC: leave-one-out contrast (Xiao et al. 2021, "What should not be contrastive in contrastive learning").
 
-    query ─► encoder ─► q in every space                                  with gradients
-    keys  ─► teacher ─► k_0, …, k_M in every space                        without
-                                  exp(q·k_m/τ)
-    loss = Σ_m mean −log ───────────────────────────────────────    in space m, over the images
-                         Σ_{j ∈ J_m} exp(q·k_j/τ) + Σ_queue exp(q·k⁻/τ)
+    query ─► encoder ─► q in every space                with gradients
+    keys  ─► teacher ─► k_0, …, k_M in every space      without
+
+    loss = Σ_m mean −log [exp(q·k_m/τ) / (Σ_{j ∈ J_m} exp(q·k_j/τ) + Σ_{k⁻ in queue m} exp(q·k⁻/τ))]      in space m
 
 Key m shares group m's parameters with the query, key 0 none. In space m > 0 the other keys of the same image are
 negatives, J_m = {0, …, M}: they differ from the query in style m. In space 0, which is to be invariant to every group,
