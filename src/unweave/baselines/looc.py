@@ -52,9 +52,9 @@ def leave_one_out_loss(query: Tensor, keys: Tensor, queue: Tensor, space: int, t
 class LooC(Described, Objective):
     """A contrastive loss with a queue for every space, whose keys a teacher makes from leave-one-out views.
 
-    Published settings: batches of 256, queues of 16,384, τ = 0.2, SGD with a learning rate of 0.03. LooC evaluates h;
-    LooC++ gives every space its own copy of the last stage of a ResNet, ``Encoder(branches=True)``, and evaluates h,
-    which is then their concatenation.
+    Published settings: batches of 256, queues of 16,384, τ = 0.2, SGD with a learning rate of 0.03. LooC evaluates h.
+    LooC++ evaluates the concatenation of what the spaces do not share: with ``Encoder(branches=True)`` every space has
+    its own copy of a ResNet's last stage, and h is their concatenation.
 
     Args:
         spaces: the names of the spaces in order, as ``views.spaces``; content alone gives MoCo.
