@@ -196,6 +196,11 @@ class AugSelf(Described, Objective):
         return (*self.spaces, "h")
 
     @property
+    def geometry(self) -> BaseMethod:
+        """That of the base method."""
+        return self.contrastive.base
+
+    @property
     def least_batch(self) -> int:
         """That of the base method."""
         return self.contrastive.least_batch

@@ -24,7 +24,7 @@ from unweave.baselines.teacher import follow_, make_teacher
 from unweave.describe import Described
 from unweave.distributed import gather
 from unweave.errors import UnweaveError
-from unweave.objectives import LossTerms, Objective, effective_rank, variance
+from unweave.objectives import BaseMethod, LossTerms, Objective, SimCLR, effective_rank, variance
 from unweave.objectives.base import Embeddings
 from unweave.settings import require_number
 
@@ -105,6 +105,11 @@ class LooC(Described, Objective):
         self._updates = 0  # the value of the buffer, known to the host
         self._keys: list[Tensor] = []
         self._encoder: list[nn.Module] = []  # in a list: not a submodule
+
+    @property
+    def geometry(self) -> BaseMethod:
+        """Unit vectors, as SimCLR's."""
+        return SimCLR(temperature=self.temperature)
 
     @property
     def least_batch(self) -> int:

@@ -137,6 +137,11 @@ class Objective(nn.Module):
         """The least number of images in a batch, over all processes."""
         return max(2, len(self.spaces))
 
+    @property
+    def geometry(self) -> BaseMethod | None:
+        """The method whose ``normalize`` gives the geometry of the loss; None for embeddings as they are."""
+        return None
+
     def sampler(self, views: Any) -> Any:
         """What makes the pairs of this objective, from the views of the run: by default the views themselves."""
         return views

@@ -107,6 +107,11 @@ class DisentangledLoss(Described, Objective):
         return torch.full((len(self.spaces),), float(value))
 
     @property
+    def geometry(self) -> BaseMethod:
+        """That of the base method."""
+        return self.base
+
+    @property
     def least_batch(self) -> int:
         """As many pairs of every kind as the base method needs."""
         return max(2, len(self.spaces) * self.base.least_pairs)

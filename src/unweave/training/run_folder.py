@@ -163,7 +163,7 @@ def describe_model(encoder: nn.Module, views: Any, objective: Any) -> dict[str, 
         "encoder": describe(encoder),
         "preparation": describe(getattr(views, "preparation", [])),
         "input_shape": None,
-        "method": describe(getattr(objective, "base", None)),
+        "method": describe(getattr(objective, "geometry", None)),
     }
 
 
