@@ -63,6 +63,14 @@ def test_benchmarks_run(name, tmp_path, monkeypatch):
     assert (tmp_path / "out.json").stat().st_size > 100
 
 
+def test_random_faults_lose_nothing(tmp_path, monkeypatch):
+    out = tmp_path / "out.json"
+    run_script(ROOT / "benchmarks" / "faults.py", "--quick", "--out", str(out), monkeypatch=monkeypatch)
+    for row in json.loads(out.read_text())["rows"]:
+        assert row["trials"] > 0
+        assert row["failures"] == 0, row
+
+
 def test_an_interrupted_benchmark_resumes_with_the_next_case(tmp_path, monkeypatch):
     out = tmp_path / "out.json"
     measured = {"name": "quick, cached", "lightly_simclr_images_per_second": 5.0}

@@ -1,7 +1,9 @@
 """Images that a user has, given to ``uw.train`` and ``uw.pretrain``; and the identity of the images of a run."""
 
 import csv
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -125,3 +127,36 @@ def test_a_finished_run_says_how_to_train_longer(photo_folder, tmp_path):
         small.pretrain(photo_folder, tmp_path / "run", **{**settings, "epochs": 2})
     longer = small.pretrain(photo_folder, tmp_path / "longer", **settings, init=str(tmp_path / "run"))
     assert longer.steps == 5
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resumed_run_on_streamed_images_with_dropout_is_the_uninterrupted_one(
+    photo_folder, tmp_path, workers, one_thread
+):
+    from unweave.data import load_images, open_source
+
+    def run(out, stop_after=None):
+        torch.manual_seed(0)
+        images = load_images(open_source(photo_folder), 20, cache="none", workers=workers)
+        views = cropping_views()
+
+        class Stopping:
+            every = 1
+
+            def __call__(self, encoder):
+                self.step = getattr(self, "step", 0) + 1
+                if self.step == stop_after:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                return {}
+
+        encoder, objective = small.encoder(views.spaces, dropout=0.5), small.objective(views.spaces)
+        config = small.config(steps=8)
+        done = uw.train(images, views, encoder, objective, config, out, evaluation=Stopping(), progress=False)
+        return done, encoder.state_dict()
+
+    expected = run(tmp_path / "whole")[1]
+    assert run(tmp_path / "parts", stop_after=3)[0].stopped
+    torch.rand(7)  # what was drawn between the two starts does not matter
+    done, resumed = run(tmp_path / "parts")
+    assert 0 < done.resumed_from < 8
+    assert all(torch.equal(resumed[name], expected[name]) for name in expected)
