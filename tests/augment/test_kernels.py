@@ -37,7 +37,7 @@ for c in (3, 1):
     K.solarize_(out, on, 0.5)
     assert torch.equal(out, A.RandomSolarize(0.5).apply(floats, {"on": on}))
     sigma = torch.tensor([0.1, 0.5, 1.0, 1.7, 2.0])
-    for kernel in ((9, 5), (23, 23)):
+    for kernel in ((9, 5), (23, 23)) if c == 1 else ((9, 5),):
         out = floats.clone()
         K.blur_(out, on, sigma, kernel)
         assert (out - A.GaussianBlur(kernel).apply(floats, {"on": on, "sigma": sigma})).abs().max() < 4e-4
@@ -101,6 +101,22 @@ def warn_once_without_a_compiler():
         works = [triton_works(), triton_works()]
     warned = [w for w in caught if "cannot be compiled" in str(w.message)]
     return int(works != [False, False] or len(warned) != 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("channels", [1, 4, 5])
+def test_views_of_other_channels_on_a_gpu_are_those_of_the_cpu(channels):
+    from unweave.augment.config import ViewsConfig
+
+    config = ViewsConfig(size=24, styles=("spatial", "blur"), mean=(0.5,) * channels, std=(0.25,) * channels)
+    views = config.build(channels)
+    images = torch.randint(256, (12, channels, 32, 32), dtype=torch.uint8)
+    pairs = [
+        views(images.to(device), generator=torch.Generator().manual_seed(3), start=0, total=12)
+        for device in ("cpu", "cuda")
+    ]
+    for expected, found in ((pairs[0].a, pairs[1].a), (pairs[0].b, pairs[1].b)):
+        assert (expected - found.cpu()).abs().max() < 5e-3
 
 
 def test_without_a_compiler_slower_code_is_used_with_one_warning(tmp_path):

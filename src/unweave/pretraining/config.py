@@ -1,4 +1,4 @@
-"""Everything that ``unweave train`` can be told, as one nested configuration."""
+"""All settings of ``unweave train`` as one nested configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
