@@ -9,6 +9,8 @@ ENCODES = 0.5
 """Least sensitivity of a style space that is said to encode its own group."""
 COLLAPSED = 0.1
 """Variance below which a space is called collapsed, as the collapse guard has it."""
+SHOWN = 3
+"""Shortcomings that the summary names."""
 
 
 @dataclass(frozen=True)
@@ -68,4 +70,5 @@ def summary(findings: Sequence[Finding]) -> str:
         return "There is one space and no style: nothing to separate."
     if not bad:
         return "The spaces are separate: each is invariant to the other groups and each style space encodes its own."
-    return f"The spaces are not separate: {'; '.join(bad)}."
+    more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+    return f"The spaces are not separate: {'; '.join(bad[:SHOWN])}{more}."
