@@ -38,7 +38,7 @@ def test_a_run_leaves_its_settings_metrics_and_weights(base, photo_folder):
     assert done.steps == 10
     assert {p.name for p in out.iterdir()} == {"config.yaml", CHECKPOINT, "metrics.jsonl"}
     saved = read_yaml(out / "config.yaml")
-    assert from_yaml(saved, uw.PretrainConfig(), "config.yaml") == photo_config(probe_every=1)
+    assert from_yaml(saved, uw.PretrainConfig(), "config.yaml") == photo_config(probe_every=1, report=False)
     assert saved["source"] == str(photo_folder)
     assert set(weights(out)) == set(photo_config().encoder.build(photo_config().views.spaces).state_dict())
 
