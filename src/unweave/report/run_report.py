@@ -32,8 +32,8 @@ PANELS = {
     "variance": ("variance", False),
     "effective_rank": ("effective rank", False),
 }
-SHOWN = 96
-"""Pixels per side of the images on the page."""
+EARLY = 100
+"""Steps before which a verdict means little."""
 
 
 class Model(Protocol):
@@ -88,8 +88,11 @@ class RunReport:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
-        return summary(self.findings)
+        """One sentence, or two where the run was short."""
+        steps = int(self.metrics[-1].get("step", EARLY)) if self.metrics else EARLY
+        after = f"after {steps} {'step' if steps == 1 else 'steps'}"
+        early = f"It is too early to judge {after}: train longer. " if steps < EARLY else ""
+        return early + summary(self.findings)
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers, as ``report.json`` has them."""
