@@ -12,7 +12,7 @@ from unweave.errors import UnweaveError
 if TYPE_CHECKING:
     from unweave.augment import Pair, Views
     from unweave.data import Sprites
-    from unweave.evaluation import score_spaces, sensitivity
+    from unweave.evaluation import LinearProbe, probe, score_spaces, sensitivity
     from unweave.inference import SpacesModel, load
     from unweave.models import Encoder, SmallConvNet
     from unweave.objectives import (
@@ -39,6 +39,7 @@ __all__ = [
     "GeometricGrowth",
     "Independence",
     "LaunchConfig",
+    "LinearProbe",
     "OptimConfig",
     "Pair",
     "PretrainConfig",
@@ -53,6 +54,7 @@ __all__ = [
     "__version__",
     "load",
     "pretrain",
+    "probe",
     "score_spaces",
     "sensitivity",
     "train",
@@ -64,7 +66,7 @@ __getattr__, __dir__ = attach(
         "augment": ("Pair", "Views"),
         "baselines": (),
         "data": ("Sprites",),
-        "evaluation": ("score_spaces", "sensitivity"),
+        "evaluation": ("LinearProbe", "probe", "score_spaces", "sensitivity"),
         "inference": ("SpacesModel", "load"),
         "models": ("Encoder", "SmallConvNet"),
         "objectives": (

@@ -2,7 +2,7 @@
 
 Both are fitted for all penalties from one eigenvalue decomposition. The penalty is chosen on a part of the data that is
 held out of the fit, never on test data. Penalties are relative to the features' variance, so that scores do not depend
-on their scale.
+on their scale. ``LinearProbe`` is slower and follows the paper: fixed penalties and cross-validation.
 
 Legend: n rows, d features, k outputs or classes.
 """
@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from unweave.errors import UnweaveError
+from unweave.evaluation.metrics import r2
+from unweave.evaluation.ridge import Moments, RidgePath
 
 PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 ROUNDING = 1e-12
@@ -79,15 +81,10 @@ class RidgeProbe(_Probe):
 
     def _solve(self, x: Tensor, y: Tensor, penalties: Sequence[float]) -> list[tuple[Tensor, Tensor]]:
         mean_x, mean_y = x.mean(0), y.mean(0)
-        x, y = x - mean_x, y - mean_y
-        values, vectors = torch.linalg.eigh(x.T @ x)
-        target = vectors.T @ (x.T @ y)
-        solutions = []
-        for penalty in penalties:
-            shrunk = values.clamp(min=0) + penalty * values.clamp(min=0).mean() + torch.finfo(x.dtype).tiny
-            coef = vectors @ (target / shrunk[:, None])
-            solutions.append((coef, mean_y - mean_x @ coef))
-        return solutions
+        moments = Moments.zeros(x.shape[1], y.shape[1], x.device)
+        moments.add(x - mean_x, y - mean_y)
+        strength = x.new_tensor(list(penalties)) * moments.xx.diagonal().mean()
+        return [(coef, mean_y - mean_x @ coef) for coef in RidgePath(moments).coefficients(strength)]
 
     def score(self, x: Tensor, y: Tensor) -> float:
         """r², the mean over outputs."""
@@ -141,15 +138,3 @@ class ClassProbe(_Probe):
     def score(self, x: Tensor, y: Tensor) -> float:
         """Accuracy."""
         return float((self.predict(x) == y).double().mean())
-
-
-def r2(predicted: Tensor, true: Tensor) -> Tensor:
-    """1 − squared error / variance, for each output (k,).
-
-    Examples:
-        >>> r2(torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [3.0]]))
-        tensor([0.5000])
-    """
-    error = (predicted - true).square().sum(0)
-    spread = (true - true.mean(0)).square().sum(0)
-    return 1 - error / spread.clamp(min=torch.finfo(true.dtype).tiny)

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from unweave.errors import UnweaveError
+from unweave.evaluation.features import as_tensor
 from unweave.evaluation.probes import ClassProbe, RidgeProbe
+from unweave.evaluation.targets import as_targets
 from unweave.objectives import effective_rank, variance
 
 
@@ -36,8 +38,8 @@ class SpaceScores:
 
 @torch.no_grad()
 def score_spaces(
-    embeddings: Mapping[str, Tensor],
-    factors: Mapping[str, Tensor],
+    embeddings: Mapping[str, Any],
+    factors: Mapping[str, Any],
     *,
     categories: Collection[str] = (),
     normalize: Callable[[Tensor], Tensor] = lambda z: z,
@@ -47,8 +49,8 @@ def score_spaces(
     """Fits linear probes of every factor from every space on random rows and scores them on the others.
 
     Args:
-        embeddings: (n, d) by space.
-        factors: (n,) by factor; those in ``categories`` are scored by accuracy, all others by r².
+        embeddings: (n, d) by space, tensors or arrays.
+        factors: (n,) by factor, tensors or arrays; those in ``categories`` are scored by accuracy, all others by r².
         normalize: the geometry of the loss (``base.normalize``), in which variance and effective rank are measured.
         test_fraction: the fraction of rows that are scored.
         seed: of the random split.
@@ -61,6 +63,8 @@ def score_spaces(
     """
     if unknown := set(categories) - set(factors):
         raise UnweaveError(f"`categories` {sorted(unknown)} are not factors; there are {sorted(factors)}")
+    embeddings = {name: as_tensor(z, "embeddings") for name, z in embeddings.items()}
+    factors = {name: _factor(value, name in categories) for name, value in factors.items()}
     rows = {len(value) for value in (*embeddings.values(), *factors.values())}
     if len(rows) != 1:
         raise UnweaveError(f"`embeddings` and `factors` have different numbers of rows: {sorted(rows)}")
@@ -82,6 +86,13 @@ def score_spaces(
         variance={space: float(variance(normalize(z.float()))) for space, z in embeddings.items()},
         effective_rank={space: float(effective_rank(normalize(z.float()))) for space, z in embeddings.items()},
     )
+
+
+def _factor(value: Any, category: bool) -> Tensor:
+    """Numbers, or the numbers of classes; texts are classes."""
+    if isinstance(value, Tensor) or not category:
+        return as_tensor(value, "factors")
+    return as_targets(value, "classes", name="factors").values
 
 
 def _commonest(fit: Tensor, test: Tensor) -> float:
