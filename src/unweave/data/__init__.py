@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from unweave.data.sources import open_source
     from unweave.data.sources.base import Source, unescape_name
     from unweave.data.sprites import Sprites, StoredSprites
+    from unweave.data.tasks import TASKS, Task, TaskPart, open_labelled, open_tasks
 
 __all__ = [
+    "TASKS",
     "BatchSource",
     "DataConfig",
     "DataLoaderImages",
@@ -23,10 +25,14 @@ __all__ = [
     "Sprites",
     "StackedLatents",
     "StoredSprites",
+    "Task",
+    "TaskPart",
     "TensorImages",
     "as_batch_source",
     "load_images",
+    "open_labelled",
     "open_source",
+    "open_tasks",
     "unescape_name",
 ]
 
@@ -40,5 +46,6 @@ __getattr__, __dir__ = attach(
         "sources": ("open_source",),
         "sources.base": ("Source", "unescape_name"),
         "sprites": ("Sprites", "StoredSprites"),
+        "tasks": ("TASKS", "Task", "TaskPart", "open_labelled", "open_tasks"),
     },
 )
