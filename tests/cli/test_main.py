@@ -18,7 +18,7 @@ from unweave.cli.main import main
 HEAVY = {"torch", "numpy", "matplotlib", "torchvision", "pyarrow", "PIL", "lightning_fabric"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["presets"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["probe", "--help"], ["presets"]])
 def test_help_imports_nothing_heavy(arguments):
     code = (
         "import sys\nfrom unweave.cli.main import main\n"

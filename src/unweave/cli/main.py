@@ -15,6 +15,7 @@ from unweave._version import __version__
 from unweave.cli.doctor import doctor
 from unweave.cli.embed import embed, export
 from unweave.cli.flags import with_flags
+from unweave.cli.probe import probe
 from unweave.cli.report import report
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
 from unweave.cli.styles import styles
@@ -30,6 +31,7 @@ def reproduce() -> None:
 VERBS: dict[str, Callable[..., Any]] = {
     "demo": demo,
     "train": train,
+    "probe": probe,
     "embed": embed,
     "export": export,
     "report": report,
@@ -44,7 +46,10 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
     "sprite-spaces": sprite_spaces,
     "sprites": sprites,
 }
-OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only")
+OTHER_FLAGS = (
+    "out", "preset", "config", "device", "onnx", "mode", "only", "embeddings", "factors", "kind", "metric", "folds",
+    "test_fraction",
+)  # fmt: skip
 """Flags that are not settings of a configuration."""
 DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
 
