@@ -23,8 +23,14 @@ def provenance(*more_packages: str) -> dict[str, Any]:
 
 def command() -> str:
     """The command line; absolute paths are reduced to their last part, since they name a machine."""
-    words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv]
+    words = [_without_folders(word) for word in sys.argv]
     return shlex.join(["unweave" if words[0] == "__main__.py" else words[0], *words[1:]])
+
+
+def _without_folders(word: str) -> str:
+    """The last part of an absolute path, which may follow a name, as in dtd=/data/dtd."""
+    name, separator, path = word.rpartition("=")
+    return f"{name}{separator}{Path(path).name}" if Path(path).is_absolute() else word
 
 
 def commit() -> str:

@@ -102,3 +102,11 @@ def test_settings_that_change_between_commands_are_kept_apart(tmp_path, monkeypa
     stored = json.loads(path.read_text())
     assert stored["settings"] == {"steps": 20}
     assert [entry["settings"] for entry in stored["earlier"]] == [{"steps": 10}]
+
+
+def test_a_command_names_no_folder_of_the_machine(monkeypatch):
+    from unweave.reproduce import provenance
+
+    words = ["/usr/bin/unweave", "probe", "/home/me/run", "dtd=/data/dtd", "--out=/tmp/p.json", "a=b", "photos"]
+    monkeypatch.setattr("sys.argv", words)
+    assert provenance.command() == "unweave probe run dtd=dtd --out=p.json a=b photos"
