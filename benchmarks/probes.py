@@ -74,9 +74,9 @@ def of_scikit_learn(
     split: Split, metric: str, penalties: tuple[float, ...], chosen: float, patience: float
 ) -> dict[str, Any]:
     """Seconds of the whole search with the default tolerance, and the score with the penalty that unweave chose."""
-    from threadpoolctl import threadpool_limits
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.metrics import balanced_accuracy_score, r2_score
+    from threadpoolctl import threadpool_limits
 
     x, y, x_test, y_test = split
     targets = as_targets(y)
