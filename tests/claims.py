@@ -77,7 +77,44 @@ def demo(space, factor, seed, minus_chance=False):
     return f"results/demo/seed{seed}.json", f"{value} - data['chance']['{factor}']" if minus_chance else value
 
 
+PROBES, FAULTS = "results/benchmarks/probes.json", "results/benchmarks/faults.json"
+
+
+def probes_row(task, images, digits):
+    """Seconds of unweave on 2 cores and on the GPU, those of scikit-learn, and how many times faster ours are."""
+
+    def seconds(library, device, key="seconds"):
+        chosen = f"r['library'] == '{library}' and r['device'] == '{device}' and r['problem'].startswith('{task},')"
+        return PROBES, f"mean(r['{key}'] for r in rows if {chosen})"
+
+    label = "cub-box (ridge)" if task == "cub-box" else task
+    text = f"| {label} | {images} | {{:.1f}} | {{:.2f}} | {{:.{digits}f}} | {{:.0f}} | {{:.0f}} |"
+    ours = [seconds("unweave", "cpu"), seconds("unweave", "cuda"), seconds("scikit-learn", "cpu")]
+    return text, [*ours, seconds("unweave", "cpu", "times_faster"), seconds("unweave", "cuda", "times_faster")]
+
+
+def faults_row(text, campaign):
+    chosen = f"[r for r in rows if r['campaign'] == '{campaign}'][0]"
+    return f"| {text} | {{:,d}} | {{:d}} |", [(FAULTS, f"{chosen}['trials']"), (FAULTS, f"{chosen}['failures']")]
+
+
+def probes_range(function, device):
+    return PROBES, f"{function}(r['times_faster'] for r in rows if r['device'] == '{device}' and 'times_faster' in r)"
+
+
+def faults(*campaigns):
+    return FAULTS, f"sum(r['trials'] for r in rows if r['campaign'] in {campaigns} and r['failures'] == 0)"
+
+
 README = [
+    (
+        "5 folds: {:.0f} to {:.0f} times as fast as scikit-learn on 2 cores, {:.0f} to {:.0f} times on an H200",
+        [probes_range(f, device) for device in ("cpu", "cuda") for f in ("min", "max")],
+    ),
+    (
+        "{:d} runs killed or stopped at random moments resume to the same weights; {:,d} damaged files",
+        [faults("kills", "terminations"), faults("images", "run_files")],
+    ),
     ("shape (accuracy {:.2f}), color hue ({:.2f})", [demo("content", "shape", 21), demo("color", "color", 21)]),
     (
         "spatial position (r² {:.2f}); shape from spatial {:.2f} at most (chance {:.2f}), hue from content {:.2f}",
@@ -211,6 +248,16 @@ def step(size, key):
 
 
 BENCHMARKS = [
+    probes_row("pets", "3,680", 0),
+    probes_row("flowers", "2,040", 0),
+    probes_row("dtd", "800", 0),
+    probes_row("cub-box", "5,994", 1),
+    faults_row("SIGKILL at a random moment; the run resumes to the same weights", "kills"),
+    faults_row("SIGTERM at a random moment", "terminations"),
+    faults_row("a damaged image", "images"),
+    faults_row("a damaged file of a run", "run_files"),
+    faults_row("hostile file names", "names"),
+    faults_row("wrong flags", "flags"),
     views_row("NVIDIA H200", "cuda", 224),
     views_row("NVIDIA H200", "cuda", 64),
     views_row("2 CPU cores", "cpu", 224),
