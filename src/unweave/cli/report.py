@@ -39,6 +39,8 @@ def report(
     from unweave.pretraining import write_run_report
 
     flags = {"root": root, "image_column": image_column, "label_column": label_column, "workers": workers}
-    made = write_run_report(run, data, to=out, **{name: value for name, value in flags.items() if value is not None})
+    made = write_run_report(
+        run, data, to=out, progress=True, **{name: value for name, value in flags.items() if value is not None}
+    )
     print(made.verdict)
     print((run if out is None else out) / "report.html")

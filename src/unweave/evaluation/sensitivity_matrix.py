@@ -27,6 +27,7 @@ def sensitivity(
     normalize: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 256,
     seed: int = 0,
+    on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, dict[str, float]]:
     """The sensitivity of every space to every group of ``views``, on the given images.
 
@@ -39,6 +40,7 @@ def sensitivity(
         normalize: the geometry of the loss (``base.normalize``); by default the model's, if it has one.
         batch_size: images that pass through the network at a time.
         seed: of the parameters of the views.
+        on_progress: called with the number of images of each batch that is done.
 
     Examples:
         >>> import unweave as uw, unweave.augment as A
@@ -67,6 +69,8 @@ def sensitivity(
             for side, view in zip((first, second), pair, strict=True):
                 for space, z in encoder(view).items():
                     side.setdefault(space, []).append(z.float())
+                if on_progress:
+                    on_progress(len(view))
         for space in first:
             a, b = normalize(torch.cat(first[space])), normalize(torch.cat(second[space]))
             found.setdefault(space, {})[group] = _ratio(a, b)

@@ -38,7 +38,9 @@ def hold_out(source: Source, fraction: float) -> tuple[Source, Source | None]:
     return Subset(source, [i for i in range(len(source)) if i not in kept_out]), Subset(source, chosen)
 
 
-def write_run_report(out: str | Path, data: Any = None, *, to: Path | None = None, **settings: Any) -> RunReport:
+def write_run_report(
+    out: str | Path, data: Any = None, *, to: Path | None = None, progress: bool = False, **settings: Any
+) -> RunReport:
     """Measures the model of a run's folder and writes ``report.html`` and ``report.json``.
 
     Args:
@@ -46,6 +48,7 @@ def write_run_report(out: str | Path, data: Any = None, *, to: Path | None = Non
         data: images, as ``pretrain`` accepts them; by default those that the run has kept out of training, or if there
             are none, those it was trained on.
         to: the folder to write to; by default the run's.
+        progress: show a progress bar.
         settings: how the images are read, by name, such as ``workers``.
 
     Examples:
@@ -75,7 +78,9 @@ def write_run_report(out: str | Path, data: Any = None, *, to: Path | None = Non
     chosen = source if held_out is None else held_out
     was_held_out = held_out is not None or (data is not None and str(data) != trained_on)
     size = config.decode_size if trained_on is not None else None
-    return report_run(out, chosen, config.data, held_out=was_held_out, fitted=fitted, to=to, decode_size=size)
+    return report_run(
+        out, chosen, config.data, held_out=was_held_out, fitted=fitted, to=to, decode_size=size, progress=progress
+    )
 
 
 def report_run(
@@ -87,6 +92,7 @@ def report_run(
     fitted: Source | None = None,
     to: Path | None = None,
     decode_size: int | None = None,
+    progress: bool = False,
 ) -> RunReport:
     """Measures the model of a run on the images of ``source``; writes ``report.html`` and ``report.json``.
 
@@ -98,6 +104,7 @@ def report_run(
         fitted: training images among which kNN looks for neighbours, where there are labels.
         to: the folder to write to; by default the run's.
         decode_size: side of the images from which views are cut; by default 8/7 of the network's input.
+        progress: show a progress bar.
     """
     folder = RunFolder(out)
     model, views = load(out), folder.load_views()
@@ -109,7 +116,7 @@ def report_run(
     known = None
     if fitted is not None and fitted.labels is not None and images.labels is not None:
         known = _decode(_sample(fitted, FITTED), data, None, model.size, held_out=False)
-    report = make_report(model, views, images, metrics=folder.load_metrics(), fitted=known)
+    report = make_report(model, views, images, metrics=folder.load_metrics(), fitted=known, progress=progress)
     write_report(folder.path if to is None else to, report, provenance=provenance())
     return report
 

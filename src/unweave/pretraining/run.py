@@ -121,6 +121,7 @@ def pretrain(
             held_out=held_out is not None,
             fitted=None if held_out is None else source,
             decode_size=config.decode_size,
+            progress=progress,
         )
         console.print(f"{made.verdict} See {folder.report}")
     return run

@@ -6,7 +6,7 @@ images ─► pairs of views ─► sensitivity of each space to each group ─�
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from unweave import augment as A
+from unweave.console import ProgressBar
 from unweave.errors import UnweaveError
 from unweave.evaluation import SpaceScores, knn_accuracy, sensitivity
-from unweave.evaluation.spaces import compute_embeddings
 from unweave.files import write_text
 from unweave.objectives import effective_rank, variance
 from unweave.report.figures import as_png, as_svg, color_of, curves, heat_map, image_grid
@@ -32,6 +32,8 @@ PANELS = {
     "variance": ("variance", False),
     "effective_rank": ("effective rank", False),
 }
+CHANGED = 1000
+"""Images on which sensitivity is measured at most."""
 EARLY = 100
 """Steps before which a verdict means little."""
 
@@ -123,6 +125,7 @@ def make_report(
     fitted: ReportImages | None = None,
     queries: Tensor | None = None,
     seed: int = 0,
+    progress: bool = False,
 ) -> RunReport:
     """Measures a model.
 
@@ -134,16 +137,30 @@ def make_report(
         fitted: labelled images among which kNN looks for neighbours; by default half of ``images``.
         queries: numbers of the images whose nearest neighbours are shown; by default eight.
         seed: of the views.
+        progress: show a progress bar.
     """
     started = time.perf_counter()
     if len(images.small) < 2:
         raise UnweaveError(f"a report needs at least 2 images, not {len(images.small)}")
-    z = embed(model, views, images.small)
-    found = (
-        sensitivity(model.encoder, views, images.large, normalize=model.normalize, seed=seed) if views.groups else {}
-    )
+    large, known = images.large[:CHANGED], None if fitted is None else fitted.small
+    steps = len(images.small) + 2 * len(views.groups) * len(large) + (0 if known is None else len(known))
+    found: dict[str, dict[str, float]] = {}
+    with ProgressBar(steps, 0, "report", show=progress, step="image") as bar:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.advance(done)
+
+        z = embed(model, views, images.small, advance)
+        z_known = None if known is None else embed(model, views, known, advance)
+        if views.groups:
+            found = sensitivity(model.encoder, views, large, normalize=model.normalize, seed=seed, on_progress=advance)
     spread = {space: float(variance(model.normalize(z[space]))) for space in model.spaces}
-    knn = _knn(z, images.labels) if fitted is None else _knn_from(embed(model, views, fitted.small), fitted, z, images)
+    knn = _knn(z, images.labels)
+    if fitted is not None and z_known is not None:
+        knn = _knn_from(z_known, fitted, z, images)
     return RunReport(
         spaces=model.spaces,
         groups=views.groups,
@@ -161,13 +178,17 @@ def make_report(
     )
 
 
-def embed(model: Model, views: A.Views, images: Tensor) -> dict[str, Tensor]:
+@torch.no_grad()
+def embed(
+    model: Model, views: A.Views, images: Tensor, on_progress: Callable[[int], None] = lambda count: None
+) -> dict[str, Tensor]:
     """h and the embedding in every space, on the CPU."""
     device = next(model.encoder.parameters()).device
-    z = compute_embeddings(
-        model.encoder, lambda rows: views.prepare(images[rows].to(device)), torch.arange(len(images)), batch_size=256
-    )
-    return {name: value.float().cpu() for name, value in z.items()}
+    parts = []
+    for batch in images.split(256):
+        parts.append({name: z.float().cpu() for name, z in model.encoder(views.prepare(batch.to(device))).items()})
+        on_progress(len(batch))
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _knn(z: dict[str, Tensor], labels: Tensor | None) -> dict[str, float] | None:
