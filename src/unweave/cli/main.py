@@ -48,7 +48,7 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
 }
 OTHER_FLAGS = (
     "out", "preset", "config", "device", "onnx", "mode", "only", "embeddings", "factors", "kind", "metric", "folds",
-    "test_fraction",
+    "test_fraction", "dtype", "overwrite",
 )  # fmt: skip
 """Flags that are not settings of a configuration."""
 DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
