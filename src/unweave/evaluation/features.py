@@ -78,7 +78,8 @@ class Features:
             if isinstance(part, np.ndarray):
                 part = torch.from_numpy(np.array(part))
             block = part.to(self.device, dtype)
-            if not torch.isfinite(block).all():
+            # A sum is faster; where it is not finite, it may have overflowed.
+            if not torch.isfinite(block.sum()) and not torch.isfinite(block).all():
                 self._refuse(block, start)
             yield slice(start, start + len(block)), block
 

@@ -82,14 +82,20 @@ class RidgePath:
         target = vectors.T @ self.xy
         # A direction without variance has no weight, however small the penalty.
         target[values <= values[-1] * len(values) * torch.finfo(values.dtype).eps] = 0
-        shrunk = values.clamp(min=0)[:, None] + penalties[:, None, None] + torch.finfo(torch.float64).tiny
-        return vectors @ (target / shrunk)
+        shrunk = values.clamp(min=0)[:, None] + penalties + torch.finfo(torch.float64).tiny  # (d, p)
+        return _times(vectors, (target[:, None] / shrunk[:, :, None]).transpose(0, 1))
 
     def errors(self, held: Moments, penalties: Tensor) -> Tensor:
         """Sums of squared errors (p, k) of other rows."""
         xx, xy, yy = held.about(self.mean_x, self.mean_y)
         coef = self.coefficients(penalties)
-        return yy + (coef * (xx @ coef - 2 * xy)).sum(1)
+        return yy + (coef * (_times(xx, coef) - 2 * xy)).sum(1)
+
+
+def _times(matrix: Tensor, coef: Tensor) -> Tensor:
+    """A matrix (d, d) times coefficients (p, d, k), as one product."""
+    flat = coef.transpose(0, 1).flatten(1)
+    return (matrix @ flat).unflatten(1, (coef.shape[0], coef.shape[2])).transpose(0, 1)
 
 
 def _factorised(xx: Tensor, xy: Tensor, penalties: Tensor) -> Tensor | None:
