@@ -250,6 +250,7 @@ def step(size, key):
 BENCHMARKS = [
     probes_row("pets", "3,680", 0),
     probes_row("flowers", "2,040", 0),
+    probes_row("caltech101", "3,030", 0),
     probes_row("dtd", "800", 0),
     probes_row("cub-box", "5,994", 1),
     faults_row("SIGKILL at a random moment; the run resumes to the same weights", "kills"),
