@@ -62,10 +62,6 @@ class Answers:
         """The class of every row: its name, or its number where it has none, or an empty text."""
         return [class_of(self.index, row) for row in range(len(self.index))]
 
-    @cached_property
-    def _paths(self) -> list[str]:
-        return [self.index.path(row).lower() for row in range(len(self.index))]
-
     def point_rows(self) -> bytes:
         """The row of every point, uint32."""
         return self.maps.rows.astype("<u4").tobytes()
@@ -97,13 +93,9 @@ class Answers:
 
     def filtered(self, class_name: str, name: str) -> bytes:
         """The rows of a class whose paths contain a text, uint32."""
-        name = name.lower()
-        rows = [
-            row
-            for row in range(len(self.index))
-            if (not class_name or self.class_names[row] == class_name) and (not name or name in self._paths[row])
-        ]
-        return np.array(rows, "<u4").tobytes()
+        where = self._where({"class": class_name, "name": name})
+        chosen = np.arange(len(self.index)) if where is None else np.flatnonzero(self.index.where(where))
+        return chosen.astype("<u4").tobytes()
 
     def search(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The images with the largest weighted score."""
@@ -121,7 +113,8 @@ class Answers:
         name = hashlib.sha256(data).hexdigest()[:16]
         with self._uploading:
             if name not in self._uploads:
-                self._uploads[name] = self.index.embed(data)
+                features = self.index.model.embed(data)
+                self._uploads[name] = {space: np.asarray(features[space]) for space in self.index.spaces}
             self._uploads.move_to_end(name)
             while len(self._uploads) > KEPT_UPLOADS:
                 self._uploads.popitem(last=False)
@@ -153,13 +146,20 @@ class Answers:
         query, k = self._query(request.get("query")), request.get("k", 20)
         if type(k) is not int or not 1 <= k <= MOST_HITS:
             raise UnweaveError(f"`k` must be a whole number from 1 to {MOST_HITS}, not {k!r}")
-        where = where_clause(_text(request, "class"), _text(request, "name"))
-        found = self.index.search(query, weights=weights, minimum=minimum, where=where, k=k)
+        found = self.index.search(query, weights=weights, minimum=minimum, where=self._where(request), k=k)
         return [self._hit(hit) for hit in found]
 
     def _hit(self, hit: SearchHit) -> dict[str, Any]:
         scores = {space: round(float(hit.scores[space]), 4) for space in self.index.spaces}
         return {**self.row(hit.row), "score": round(float(hit.score), 4), "scores": scores}
+
+    def _where(self, request: Mapping[str, Any]) -> str | None:
+        return where_clause(_text(request, "class"), _text(request, "name"), named=self._named)
+
+    @cached_property
+    def _named(self) -> bool:
+        """Whether classes have names; otherwise they are numbers."""
+        return any(self.index.class_name(row) is not None for row in range(len(self.index)))
 
     def _query(self, query: Any) -> Any:
         if isinstance(query, dict) and "row" in query:
@@ -199,24 +199,32 @@ def class_of(index: SearchIndex, row: int) -> str:
     return name if name is not None else "" if label is None else str(label)
 
 
-def where_clause(class_name: str, name: str) -> str | None:
+def where_clause(class_name: str, name: str, *, named: bool = True) -> str | None:
     """The condition of a search for images of a class whose paths contain a text.
 
     Examples:
         >>> where_clause("cat", "")
         "label = 'cat'"
-        >>> where_clause("", "")
+        >>> where_clause("3", "holiday/", named=False)
+        "label = 3 and path like '%holiday/%'"
     """
     clauses = []
     if class_name:
-        clauses.append(f"label = '{_quoted(class_name)}'")
+        clauses.append(f"label = {_quoted(class_name) if named else _whole(class_name)}")
     if name:
-        clauses.append(f"path LIKE '%{_quoted(name)}%'")
-    return " AND ".join(clauses) or None
+        clauses.append(f"path like {_quoted(f'%{name}%')}")
+    return " and ".join(clauses) or None
 
 
 def _quoted(text: str) -> str:
-    return text.replace("'", "''")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UnweaveError(f"there is no class {text!r}: the classes are numbers") from None
 
 
 def preview(data: bytes, side: int, max_pixels: int) -> bytes:

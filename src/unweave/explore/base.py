@@ -59,8 +59,12 @@ class SearchIndex(Protocol):
     def image_file(self, row: int, /) -> Path | None:
         """The original file, where there is one."""
 
-    def embed(self, image: bytes, /) -> Mapping[str, np.ndarray]:
-        """The unit vector of an image file in every space."""
+    @property
+    def model(self) -> Any:
+        """The model of the run, whose ``embed`` takes an image."""
+
+    def where(self, expression: str, /) -> np.ndarray:
+        """Which rows satisfy an expression such as ``label = 'cat' and path like 'a/%'``: (n,) bool."""
 
     def search(
         self,
