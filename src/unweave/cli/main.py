@@ -17,6 +17,7 @@ from unweave.cli.embed import embed, export
 from unweave.cli.flags import with_flags
 from unweave.cli.report import report
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
+from unweave.cli.search import duplicates, index, search
 from unweave.cli.styles import styles
 from unweave.cli.train import presets, train, train_basic
 from unweave.errors import UnweaveError, UnweaveWarning, printable
@@ -32,6 +33,9 @@ VERBS: dict[str, Callable[..., Any]] = {
     "train": train,
     "embed": embed,
     "export": export,
+    "index": index,
+    "search": search,
+    "duplicates": duplicates,
     "report": report,
     "doctor": doctor,
     "presets": presets,
@@ -44,7 +48,10 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
     "sprite-spaces": sprite_spaces,
     "sprites": sprites,
 }
-OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only")
+SEARCH_FLAGS = (
+    "add", "store", "store_url", "spaces", "space", "like", "unlike", "weights", "min", "where", "k", "threshold",
+)  # fmt: skip
+OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only", *SEARCH_FLAGS)
 """Flags that are not settings of a configuration."""
 DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
 

@@ -72,13 +72,14 @@ def embed_images(
             done += len(index)
             kept = [row for row, i in enumerate(index.tolist()) if i not in unreadable]
             if kept:
-                writer.write(index[kept].tolist(), _features(model, batch if len(kept) == len(index) else batch[kept]))
+                writer.write(index[kept].tolist(), encode(model, batch if len(kept) == len(index) else batch[kept]))
             if on_progress:
                 on_progress(done)
     return unreadable
 
 
-def _features(model: SpacesModel, batch: Tensor) -> dict[str, Tensor]:
+def encode(model: SpacesModel, batch: Tensor) -> dict[str, Tensor]:
+    """The features of a batch; where the GPU's memory is full, the error says what to change."""
     try:
         return model.encode(batch)
     except torch.OutOfMemoryError:

@@ -46,16 +46,16 @@ class TableImages:
             return data
         if path is None:
             raise UnreadableImageError("the row has no image")
-        return self._file(i)[0].parent / path
+        return self.place(i)[0].parent / path
 
-    def _file(self, i: int) -> tuple[Path, int]:
+    def place(self, i: int) -> tuple[Path, int]:
         """The file and the row of image i."""
         number = int(np.searchsorted(self._starts, i, "right")) - 1
         return self.files[number], i - int(self._starts[number])
 
     def name(self, i: int) -> str:
         """The path of image i, or its file and row number."""
-        file, row = self._file(i)
+        file, row = self.place(i)
         return self._images.path(i) or f"{file.name}#{row}"
 
     def check(self) -> None:

@@ -1,0 +1,94 @@
+"""The graph of nearest neighbours in a space, and what follows from it: near-duplicates and outliers.
+
+Legend: n rows, d dimensions.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+NEIGHBOURS = 20
+PRODUCTS = 2**27
+"""Cosines computed at a time: half a gigabyte as float32."""
+COLUMNS = 131_072
+"""Rows compared with at a time."""
+
+
+def nearest_neighbours(
+    vectors: np.ndarray,
+    device: torch.device | str = "cpu",
+    on_progress: Callable[[int], None] | None = None,
+    k: int = NEIGHBOURS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k other rows with the largest cosines, and these: (n, k) int32 and float32, largest first.
+
+    All pairs are compared. ``on_progress`` is called with the number of rows done.
+
+    Examples:
+        >>> z = np.float32([[1, 0], [0.8, 0.6], [0, 1]])
+        >>> nearest_neighbours(z, k=1)[0].tolist()
+        [[1], [0], [1]]
+    """
+    n, device = len(vectors), torch.device(device)
+    k = min(k, n - 1)
+    dtype = torch.float16 if device.type == "cuda" else torch.float32
+    rows_at_a_time = max(1, PRODUCTS // min(n, COLUMNS))
+    rows, cosines = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+    for start in range(0, n if k > 0 else 0, rows_at_a_time):
+        query = _load(vectors, start, start + rows_at_a_time, device, dtype)
+        best = torch.full((len(query), k), -torch.inf, device=device)
+        place = torch.zeros((len(query), k), dtype=torch.int64, device=device)
+        for left in range(0, n, COLUMNS):
+            products = (query @ _load(vectors, left, left + COLUMNS, device, dtype).T).float()
+            itself = torch.arange(start, start + len(query), device=device) - left
+            inside = (itself >= 0) & (itself < products.shape[1])
+            products[inside.nonzero()[:, 0], itself[inside]] = -torch.inf
+            found = products.topk(min(k, products.shape[1]), 1)
+            best, order = torch.cat([best, found.values], 1).topk(k, 1)
+            place = torch.cat([place, found.indices + left], 1).gather(1, order)
+        part = slice(start, start + len(query))
+        rows[part], cosines[part] = place.cpu().numpy(), best.cpu().numpy()
+        if on_progress:
+            on_progress(start + len(query))
+    return rows, cosines
+
+
+def _load(vectors: np.ndarray, start: int, stop: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(vectors[start:stop])).to(device, dtype)
+
+
+def duplicate_groups(rows: np.ndarray, cosines: np.ndarray, threshold: float) -> list[list[int]]:
+    """Groups of rows that are connected by neighbours with a cosine of at least ``threshold``, largest group first.
+
+    Two rows of a group may be less alike than that, if rows between them are.
+
+    Examples:
+        >>> duplicate_groups(np.array([[1], [0], [0]]), np.array([[0.99], [0.99], [0.5]]), 0.98)
+        [[0, 1]]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(rows)
+    first, place = np.nonzero(cosines >= threshold)
+    if not len(first):
+        return []
+    edges = coo_array((np.ones(len(first), bool), (first, rows[first, place])), (n, n))
+    _, member = connected_components(edges, directed=False)
+    order = np.argsort(member, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(member[order])) + 1)
+    return sorted((group.tolist() for group in groups if len(group) > 1), key=lambda g: (-len(g), g[0]))
+
+
+def outlier_rows(cosines: np.ndarray, k: int) -> list[tuple[int, float]]:
+    """The k rows with the smallest mean cosine to their neighbours, and that mean.
+
+    Examples:
+        >>> outlier_rows(np.array([[0.9, 0.8], [0.2, 0.2], [0.9, 0.7]]), 1)
+        [(1, 0.2)]
+    """
+    if not cosines.shape[1]:
+        return []
+    mean = cosines.mean(1)
+    return [(int(row), float(mean[row])) for row in np.argsort(mean, kind="stable")[:k]]
