@@ -14,6 +14,7 @@ import tyro
 from unweave._version import __version__
 from unweave.cli.doctor import doctor
 from unweave.cli.embed import embed, export
+from unweave.cli.explore import explore
 from unweave.cli.flags import with_flags
 from unweave.cli.report import report
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
@@ -36,6 +37,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "index": index,
     "search": search,
     "duplicates": duplicates,
+    "explore": explore,
     "report": report,
     "doctor": doctor,
     "presets": presets,
@@ -51,7 +53,8 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
 SEARCH_FLAGS = (
     "add", "store", "store_url", "spaces", "space", "like", "unlike", "weights", "min", "where", "k", "threshold",
 )  # fmt: skip
-OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only", *SEARCH_FLAGS)
+EXPLORE_FLAGS = ("static", "host", "port", "map", "map_rows", "max_upload_mb", "max_pixels")
+OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only", *SEARCH_FLAGS, *EXPLORE_FLAGS)
 """Flags that are not settings of a configuration."""
 DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
 

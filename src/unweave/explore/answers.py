@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from unweave.data.decode import decode
+from unweave.data.decode import Decoder
 from unweave.data.unreadable import UnreadableImageError
 from unweave.errors import UnweaveError
 from unweave.explore.base import SearchHit, SearchIndex
@@ -230,11 +230,12 @@ def _whole(text: str) -> int:
 def preview(data: bytes, side: int, max_pixels: int) -> bytes:
     """An image file as a JPEG of at most ``side`` pixels, without metadata."""
     try:
-        pixels = decode(data, side, max_pixels=max_pixels)
+        pixels = Decoder(size=side, reduced=True, max_pixels=max_pixels).whole(data)
     except UnreadableImageError as error:
         raise UnweaveError(f"the picture cannot be read: {error}") from None
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG", quality=85)
+    buffer, image = io.BytesIO(), Image.fromarray(pixels)
+    image.thumbnail((side, side), reducing_gap=2.0)
+    image.save(buffer, "JPEG", quality=85)
     return buffer.getvalue()
 
 

@@ -1,10 +1,13 @@
 """Settings of ``unweave explore``."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from unweave.settings import require
 
+PAGE = Path(__file__).parent / "page"
+"""The files of the page."""
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 """Addresses that only this machine can reach."""
 

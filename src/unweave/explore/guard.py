@@ -26,6 +26,7 @@ class Guard:
         self.hosts = {*THIS_MACHINE, host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, or refuses it."""
         if scope["type"] != "http":
             return
         refusal = self._refusal(scope)
@@ -74,4 +75,3 @@ def _equal(given: str, token: str) -> bool:
 def _cookie(scope: Scope) -> str:
     """The cookie's name has the port: browsers send cookies to every port of a host."""
     return f"{COOKIE}-{(scope.get('server') or ('', 0))[1]}"
-

@@ -1,6 +1,6 @@
 """Maps: one point for each image and space, made once and kept in the folder of the index.
 
-    vectors (n, d) ─► a sample of at most m rows ─► PaCMAP or PCA ─► (m, 2), in [-1, 1]
+vectors (n, d) ─► a sample of at most m rows ─► PaCMAP or PCA ─► (m, 2), in [-1, 1]
 """
 
 import contextlib
@@ -79,13 +79,14 @@ def make_maps(
             checksums.append(_checksum(vectors))
             about = {"space": space, "method": method, "rows": len(index), "sample": len(rows), "of": checksums[-1]}
             file = None if folder is None else folder / FOLDER / f"{i}.npz"
-            points[space] = _load(file, about)
-            if points[space] is None:
-                points[space] = project(np.asarray(vectors[rows], np.float32), method)
-                _save(file, points[space], about)
+            found = _load(file, about)
+            if found is None:
+                found = project(np.asarray(vectors[rows], np.float32), method)
+                _save(file, found, about)
+            points[space] = found
             bar.advance(i + 1)
     version = f"{zlib.crc32(json.dumps([len(index), *checksums]).encode()):08x}"
-    return Maps(rows, points, method, version)  # type: ignore[arg-type]
+    return Maps(rows, points, method, version)
 
 
 def project(vectors: np.ndarray, method: str) -> np.ndarray:

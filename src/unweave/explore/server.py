@@ -36,11 +36,10 @@ from starlette.routing import Route
 from unweave.errors import UnweaveError
 from unweave.explore.answers import Answers
 from unweave.explore.base import SearchIndex
-from unweave.explore.config import ExploreConfig
+from unweave.explore.config import PAGE, ExploreConfig
 from unweave.explore.guard import Guard
 from unweave.explore.maps import Maps
 
-PAGE = Path(__file__).parent / "page"
 KINDS = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".txt": "text/plain"}
 MAX_JSON = 4_000_000
 """Largest request in bytes other than an upload: the rows of a region of 200,000 points fit."""
@@ -71,7 +70,7 @@ def make_app(index: SearchIndex, maps: Maps, config: ExploreConfig | None = None
     """
     config = config or ExploreConfig()
     handlers = _Handlers(Answers(index, maps, config), config)
-    guard = Middleware(Guard, token=token, host=config.host)  # type: ignore[arg-type]
+    guard = Middleware(Guard, token=token, host=config.host)
     errors: Any = {HTTPException: _http_error, UnweaveError: _mistake, Exception: _failure}
     return Starlette(routes=handlers.routes(), middleware=[guard], exception_handlers=errors)
 
@@ -114,7 +113,7 @@ def _listen(config: ExploreConfig) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UnweaveError(
-            f"cannot listen on `host` {config.host}, `port` {config.port}: {reason}; use another port, or 0 for a free one"
+            f"cannot listen on `host` {config.host}, `port` {config.port}: {reason}; use another port, or 0 for any"
         ) from None
 
 

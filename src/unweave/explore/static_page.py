@@ -1,11 +1,11 @@
 """The page as plain files for any web server, without uploads: the browser computes the scores itself.
 
-    index.html, …            the page
-    data/index.json          spaces, classes, and path and class of every row
-    data/points-0.f32        the map of space 0, float32 (n, 2)
-    data/vectors-0.i16       its vectors, int16 (n, d): 32,767 is 1
-    data/lists-0.json        its near-duplicates and outliers
-    data/thumbnails/0.jpg    one for each row
+index.html, …            the page
+data/index.json          spaces, classes, and path and class of every row
+data/points-0.f32        the map of space 0, float32 (n, 2)
+data/vectors-0.i16       its vectors, int16 (n, d): 32,767 is 1
+data/lists-0.json        its near-duplicates and outliers
+data/thumbnails/0.jpg    one for each row
 """
 
 import json
@@ -20,9 +20,8 @@ from unweave.console import ProgressBar
 from unweave.errors import UnweaveError
 from unweave.explore.answers import Answers
 from unweave.explore.base import SearchIndex
-from unweave.explore.config import ExploreConfig
+from unweave.explore.config import PAGE, ExploreConfig
 from unweave.explore.maps import Maps
-from unweave.explore.server import PAGE
 from unweave.files import make_writable_folder
 
 MOST_ROWS = 5000

@@ -47,7 +47,7 @@ export class Maps {
       canvas.dataset.space = space;
       const plot = createScatterplot({
         canvas, renderer: this.renderer, deselectOnEscape: false, deselectOnDblClick: false, lassoMinDelay: 8,
-        keyMap: { shift: 'lasso' }, opacity: 0.85, pointSizeSelected: 5, pointOutlineWidth: 2,
+        actionKeyMap: { lasso: 'shift' }, opacity: 0.85, pointSizeSelected: 5, pointOutlineWidth: 2,
       });
       this.plots.set(space, plot);
       this.#listen(space, plot, canvas);
