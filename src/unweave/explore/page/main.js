@@ -139,7 +139,7 @@ function makeSliders() {
     const slider = $('sliders').appendChild(document.createElement('div'));
     slider.className = 'slider';
     slider.innerHTML = '<label><span class="names"><span></span><output></output></span><input type="range" min="-1" max="1" step="0.05"></label>'
-      + '<label class="floor">cosine at least <input type="number" min="-1" max="1" step="0.05" placeholder="any"></label>';
+      + '<label class="floor">cosine at least <input type="number" min="-1" max="1" step="0.01" placeholder="any"></label>';
     slider.querySelector('.names span').textContent = space;
     const [range, floor] = slider.querySelectorAll('input');
     range.dataset.space = floor.dataset.space = space;

@@ -50,6 +50,7 @@ export class Maps {
         actionKeyMap: { lasso: 'shift' }, opacity: 0.85, pointSizeSelected: 5, pointOutlineWidth: 2,
       });
       this.plots.set(space, plot);
+      canvas.scatterplot = plot; // for the browser's console, and for tests
       this.#listen(space, plot, canvas);
     }
   }
