@@ -276,10 +276,9 @@ class Index:
 
         absolute = str(Path(path).expanduser().absolute())
         for column, name in (("path", path), ("path", escape_name(path)), ("file", escape_name(absolute))):
-            try:
-                rows = pc.indices_nonzero(pc.equal(self._table[column], name)).to_pylist()
-            except UnicodeEncodeError:  # undecodable bytes, which the table holds in escaped form
+            if not _is_unicode(name):  # the table holds undecodable bytes in escaped form
                 continue
+            rows = pc.indices_nonzero(pc.equal(self._table[column], name)).to_pylist()
             if len(rows) > 1:
                 raise UnweaveError(
                     f"{printable(path)!r} is the name of {len(rows)} images of the index: use a row number, such as "
@@ -378,10 +377,7 @@ class Index:
         return top_rows(self._vectors, query, weights, k, **conditions)
 
     def _hits(self, query: Vectors, weights: Mapping[str, float], rows: np.ndarray) -> list[Hit]:
-        cosines = {
-            space: cosines_of(self._vectors[space], rows, torch.from_numpy(vector)).tolist()
-            for space, vector in query.items()
-        }
+        cosines = {space: cosines_of(self._vectors[space], rows, vector).tolist() for space, vector in query.items()}
         hits = []
         for i, row in enumerate(rows.tolist()):
             scores = {space: cosines[space][i] for space in self.spaces if space in cosines}
@@ -449,6 +445,14 @@ class Index:
             if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
                 raise UnweaveError(f"`{name}`: {space} must have a number, not {value!r}")
         return {space: float(value) for space, value in values.items()}
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_settings(config: BuildConfig | None, settings: dict[str, Any]) -> BuildConfig:
