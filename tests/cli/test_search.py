@@ -95,7 +95,8 @@ def test_a_contact_sheet_shows_the_query_and_the_hits(index, folder, capsys, tmp
         (["3", "--weights", "content"], "--weights"), (["3", "--weights", "x=1"], "--weights"),
         (["3", "--unlike", "hue"], "--like"), (["3", "--space", "hue", "--weights", "hue=1"], "--space"),
         (["3", "--where", "label ="], "--where"), (["999"], "rows 0 to 23"), (["x.jpg"], "x.jpg"), ([], "QUERY"),
-        (["3", "-k", "0"], "--k"), (["3", "--like", "x"], "--like"), (["3", "--like", "hue", "--unlike", "hue"], "--like"),
+        (["3", "-k", "0"], "--k"), (["3", "--like", "x"], "--like"),
+        (["3", "--like", "hue", "--unlike", "hue"], "--like"),
     ],
 )  # fmt: skip
 def test_wrong_flags_are_one_line(index, capsys, words, flag):

@@ -1,5 +1,8 @@
 """All stores return the exact answer on embeddings of photographs, and follow additions and removals."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,9 @@ import unweave as uw
 from small_models import photograph
 from unweave.errors import UnweaveError
 from unweave.inference import SpacesModel
+from unweave.search.files import IndexFiles
 from unweave.search.stores import lance as lance_store
+from unweave.search.stores import open_store
 from unweave.search.stores.base import import_extra
 
 SETTINGS = {"workers": 0, "device": "cpu", "progress": False}
@@ -91,6 +96,36 @@ def test_a_store_follows_additions_removals_and_conditions(store, model, tmp_pat
         )
         assert [hit.row for hit in found] == [hit.row for hit in expected], options
     assert index.search(folder / "red.png", k=38)
+    index.close()
+
+
+def test_a_store_that_was_filled_only_in_part_is_completed(store, model, tmp_path):
+    """As after an interruption: some vectors are there already, and the manifest counts none."""
+    (tmp_path / "photos").mkdir()
+    for i in range(12):
+        photograph(32, 32, i).save(tmp_path / "photos" / f"{i:02}.png")
+    files = IndexFiles(tmp_path / "index")
+    index = uw.Index.build(model, tmp_path / "photos", files.path, store=store, **SETTINGS)
+    expected = [(hit.row, hit.score) for hit in index.search(0)]
+    index.close()
+    manifest = files.load()
+    if store != "exact":
+        opened = open_store(manifest.store, files.path, 48)
+        opened.delete(np.arange(5, 12))
+        opened.close()
+    files.save(replace(manifest, stored=0, ready=0))
+    again = uw.Index.build(model, tmp_path / "photos", files.path, store=store, **SETTINGS)
+    assert [(hit.row, hit.score) for hit in again.search(0)] == expected
+    assert len(expected) == 11
+    again.close()
+
+
+def test_queries_from_several_threads_are_answered_alike(store, model, images, tmp_path):
+    index = uw.Index.build(model, images, tmp_path / "index", store=store, **SETTINGS)
+    rows = list(range(0, 60, 3)) * 3
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda row: index.search(row, weights={"content": 1, "style": -0.3}), rows))
+    assert found[:20] == found[20:40] == found[40:]
     index.close()
 
 

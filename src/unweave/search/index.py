@@ -26,7 +26,7 @@ from unweave.inference.embed import usable_device
 from unweave.inference.inputs import is_one_image
 from unweave.search.config import BuildConfig
 from unweave.search.exact import cosines_of, top_rows
-from unweave.search.files import IndexFiles, Manifest
+from unweave.search.files import ROWS, IndexFiles, Manifest
 from unweave.search.graph import duplicate_groups, nearest_neighbours, outlier_rows
 from unweave.search.ready import keep_rows, make_ready
 from unweave.search.stores import open_store
@@ -174,7 +174,7 @@ class Index:
         if not manifest.ready:
             raise UnweaveError(f"the index {self._files.path} is incomplete: the command that builds it resumes")
         files, n = self._files, manifest.ready
-        table = files.table(manifest, n)
+        table = files.table(manifest, n, [name for name in ROWS.names if name != "key"])
         vectors = {space: files.vectors(manifest, space, n) for space in manifest.spaces}
         try:
             thumbnails = np.memmap(files.thumbnails_file(manifest), np.uint8, "r")
