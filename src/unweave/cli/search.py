@@ -162,7 +162,7 @@ def search(
         print(library.dumps({**about, "queries": values}, indent=1, ensure_ascii=False))
     else:
         for query, _, hits in found:
-            _print_hits(query, hits, opened)
+            _print_hits(query, hits)
     if html is not None:
         _write_hits(html, opened, found)
         if not json:
@@ -182,6 +182,14 @@ def _mix(
     floors = {} if minimum is None else _numbers("min", minimum)
     if (space is not None) + bool(like or unlike) + (weights is not None) > 1:
         raise UnweaveError("give one of `space`, `like` with `unlike`, and `weights`")
+    for flag, names in (
+        ("space", [] if space is None else [space]),
+        ("like", like),
+        ("unlike", unlike),
+        ("min", floors),
+    ):
+        if unknown := [name for name in names if name not in index.spaces]:
+            raise UnweaveError(f"`{flag}`: the index has no space {unknown[0]!r}, it has {', '.join(index.spaces)}")
     if weights is not None:
         return _numbers("weights", weights), floors
     if unlike and not like:
@@ -190,7 +198,7 @@ def _mix(
         raise UnweaveError(f"{both.pop()} is in `like` and in `unlike`")
     if like:
         if unlike:
-            floors = {**{name: index.alike[name] for name in like if name in index.alike}, **floors}
+            floors = {**{name: index.alike[name] for name in like}, **floors}
         return {**dict.fromkeys(like, 1.0), **dict.fromkeys(unlike, UNLIKE)}, floors
     return {space or index.spaces[0]: 1.0}, floors
 
@@ -209,7 +217,7 @@ def _numbers(flag: str, text: str) -> dict[str, float]:
     return found
 
 
-def _print_hits(query: str, hits: "list[Hit]", index: "Index") -> None:
+def _print_hits(query: str, hits: "list[Hit]") -> None:
     from unweave.errors import printable
 
     print(f"# {printable(query)}")
@@ -218,11 +226,12 @@ def _print_hits(query: str, hits: "list[Hit]", index: "Index") -> None:
         return
     spaces = list(hits[0].scores)
     wide = max(10, *map(len, spaces)) + 2
-    print(f"{'row':>8}{'score':>9}" + "".join(f"{name:>{wide}}" for name in spaces) + "  class  path")
-    for hit in hits:
-        label = hit.class_name if hit.class_name is not None else "-" if hit.label is None else str(hit.label)
+    labels = [printable(hit.class_name or ("-" if hit.label is None else str(hit.label))) for hit in hits]
+    width = min(24, max(5, *map(len, labels)))
+    print(f"{'row':>8}{'score':>9}" + "".join(f"{name:>{wide}}" for name in spaces) + f"  {'class':{width}}  path")
+    for hit, label in zip(hits, labels, strict=True):
         scores = "".join(f"{hit.scores[name]:>{wide}.3f}" for name in spaces)
-        print(f"{hit.row:>8}{hit.score:>9.3f}{scores}  {printable(label)}  {printable(hit.path)}")
+        print(f"{hit.row:>8}{hit.score:>9.3f}{scores}  {label:{width}}  {printable(hit.path)}")
 
 
 def _write_hits(out: Path, index: "Index", found: "list[tuple[str, str | int, list[Hit]]]") -> None:

@@ -108,9 +108,15 @@ def serve(
 
 def _listen(config: ExploreConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    # With the protocol named, asyncio sends small answers at once (TCP_NODELAY); otherwise each takes 40 ms longer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((config.host, config.port), family=family, backlog=256)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((config.host, config.port))
+        listener.listen(256)
+        return listener
     except (OSError, OverflowError) as error:
+        listener.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise UnweaveError(
             f"cannot listen on `host` {config.host}, `port` {config.port}: {reason}; use another port, or 0 for any"

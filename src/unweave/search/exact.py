@@ -11,10 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor
 
 BLOCK = 32_768
-"""Rows scored at a time: their scores stay in the processor's cache."""
+"""Rows copied at a time."""
 ROUNDING = 2e-3
 """More than the error of a cosine in float16, where numbers and results are rounded by at most 2⁻¹¹ of their size."""
 FEW = 0.05
@@ -49,54 +48,59 @@ def top_rows(
     """
     weights = {space: weight for space, weight in weights.items() if weight}
     minimum = minimum or {}
-    needed = {space: torch.from_numpy(np.asarray(query[space], np.float32)) for space in {**weights, **minimum}}
-    if not needed:
-        rows = np.arange(len(next(iter(vectors.values())))) if allowed is None else np.flatnonzero(allowed)
-        return rows[:k]
-    n = len(vectors[next(iter(needed))])
-    if allowed is not None and allowed.sum() <= max(FEW * n, k):
+    needed = {space: np.asarray(query[space], np.float32) for space in {**weights, **minimum}}
+    n = len(next(iter(vectors.values())))
+    if allowed is not None and np.count_nonzero(allowed) <= max(FEW * n, k):
         return _rescored(vectors, needed, weights, minimum, np.flatnonzero(allowed), k)
-    stored = {space: torch.from_numpy(vectors[space]) for space in needed}
-    scores = torch.zeros(n)
-    possible = torch.ones(n, dtype=torch.bool) if allowed is None else torch.from_numpy(allowed.copy())
-    certain = possible.clone()  # not only because of rounding
-    for start in range(0, n, BLOCK):
-        part = slice(start, start + BLOCK)
-        for space, q in needed.items():
-            cosines = (stored[space][part] @ q.to(stored[space].dtype)).float()
-            if space in weights:
-                scores[part].add_(cosines, alpha=weights[space])
-            if space in minimum:
-                possible[part] &= cosines >= minimum[space] - ROUNDING
-                certain[part] &= cosines >= minimum[space] + ROUNDING
-    if int(certain.sum()) >= k:
-        least = scores.masked_fill(~certain, -torch.inf).topk(k).values[-1]
+    scores = np.zeros(n, np.float32)
+    possible = np.ones(n, bool) if allowed is None else allowed.copy()
+    certain = possible.copy()  # whatever the rounding
+    for space, q in needed.items():
+        cosines = _rounded_cosines(vectors[space], q)
+        if space in weights:
+            scores += np.float32(weights[space]) * cosines
+        if space in minimum:
+            possible &= cosines >= minimum[space] - ROUNDING
+            certain &= cosines >= minimum[space] + ROUNDING
+    if np.count_nonzero(certain) >= k:
+        safe = scores if certain.all() else np.where(certain, scores, -np.float32(np.inf))
+        least = float(torch.from_numpy(safe).topk(k).values[-1])
         possible &= scores >= least - 2 * ROUNDING * sum(map(abs, weights.values()))
-    return _rescored(vectors, needed, weights, minimum, possible.nonzero()[:, 0].numpy(), k)
+    return _rescored(vectors, needed, weights, minimum, np.flatnonzero(possible), k)
+
+
+def _rounded_cosines(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """The cosines of all rows with a unit vector, from products of float16.
+
+    One call of torch for all rows: each would wait for all threads, which takes long where other programs use the
+    processor too.
+    """
+    stored = torch.from_numpy(vectors)
+    return (stored @ torch.from_numpy(query).to(stored.dtype)).numpy().astype(np.float32)
 
 
 def _rescored(
     vectors: Mapping[str, np.ndarray],
-    query: Mapping[str, Tensor],
+    query: Mapping[str, np.ndarray],
     weights: Mapping[str, float],
     minimum: Mapping[str, float],
     rows: np.ndarray,
     k: int,
 ) -> np.ndarray:
     """The k of these rows with the largest scores in float32; the first of equal ones."""
-    scores = torch.zeros(len(rows))
-    for start in range(0, len(rows), BLOCK):
-        part = slice(start, start + BLOCK)
-        for space, q in query.items():
-            cosines = cosines_of(vectors[space], rows[part], q)
-            if space in weights:
-                scores[part].add_(cosines, alpha=weights[space])
-            if space in minimum:
-                scores[part].masked_fill_(cosines < minimum[space], -torch.inf)
-    order = scores.argsort(descending=True, stable=True)[:k]
-    return rows[order[torch.isfinite(scores[order])].numpy()]
+    scores = np.zeros(len(rows), np.float32)
+    for space, q in query.items():
+        cosines = cosines_of(vectors[space], rows, q)
+        if space in weights:
+            scores += np.float32(weights[space]) * cosines
+        if space in minimum:
+            scores[cosines < minimum[space]] = -np.inf
+    order = np.argsort(-scores, kind="stable")[:k]
+    return rows[order[np.isfinite(scores[order])]]
 
 
-def cosines_of(vectors: np.ndarray, rows: np.ndarray, query: Tensor) -> Tensor:
+def cosines_of(vectors: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """The cosines of some rows with a unit vector, in float32."""
-    return torch.from_numpy(np.asarray(vectors[rows], np.float32)) @ query
+    parts = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    found = [np.asarray(vectors[part], np.float32) @ query for part in parts]
+    return np.concatenate(found) if found else np.empty(0, np.float32)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 NEIGHBOURS = 20
 PRODUCTS = 2**27
@@ -32,15 +33,14 @@ def nearest_neighbours(
     """
     n, device = len(vectors), torch.device(device)
     k = min(k, n - 1)
-    dtype = torch.float16 if device.type == "cuda" else torch.float32
     rows_at_a_time = max(1, PRODUCTS // min(n, COLUMNS))
     rows, cosines = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
     for start in range(0, n if k > 0 else 0, rows_at_a_time):
-        query = _load(vectors, start, start + rows_at_a_time, device, dtype)
+        query = _load(vectors, start, start + rows_at_a_time, device)
         best = torch.full((len(query), k), -torch.inf, device=device)
         place = torch.zeros((len(query), k), dtype=torch.int64, device=device)
         for left in range(0, n, COLUMNS):
-            products = (query @ _load(vectors, left, left + COLUMNS, device, dtype).T).float()
+            products = query @ _load(vectors, left, left + COLUMNS, device).T
             itself = torch.arange(start, start + len(query), device=device) - left
             inside = (itself >= 0) & (itself < products.shape[1])
             products[inside.nonzero()[:, 0], itself[inside]] = -torch.inf
@@ -54,8 +54,9 @@ def nearest_neighbours(
     return rows, cosines
 
 
-def _load(vectors: np.ndarray, start: int, stop: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(vectors[start:stop])).to(device, dtype)
+def _load(vectors: np.ndarray, start: int, stop: int, device: torch.device) -> torch.Tensor:
+    """Rows at unit length, so that equal ones have a cosine of 1 though they were rounded."""
+    return F.normalize(torch.from_numpy(np.ascontiguousarray(vectors[start:stop])).to(device, torch.float32), dim=1)
 
 
 def duplicate_groups(rows: np.ndarray, cosines: np.ndarray, threshold: float) -> list[list[int]]:

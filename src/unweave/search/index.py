@@ -26,7 +26,7 @@ from unweave.inference.embed import usable_device
 from unweave.inference.inputs import is_one_image
 from unweave.search.config import BuildConfig
 from unweave.search.exact import cosines_of, top_rows
-from unweave.search.files import IndexFiles, Manifest
+from unweave.search.files import ROWS, IndexFiles, Manifest
 from unweave.search.graph import duplicate_groups, nearest_neighbours, outlier_rows
 from unweave.search.ready import keep_rows, make_ready
 from unweave.search.stores import open_store
@@ -174,7 +174,7 @@ class Index:
         if not manifest.ready:
             raise UnweaveError(f"the index {self._files.path} is incomplete: the command that builds it resumes")
         files, n = self._files, manifest.ready
-        table = files.table(manifest, n)
+        table = files.table(manifest, n, [name for name in ROWS.names if name != "key"])
         vectors = {space: files.vectors(manifest, space, n) for space in manifest.spaces}
         try:
             thumbnails = np.memmap(files.thumbnails_file(manifest), np.uint8, "r")
@@ -276,10 +276,9 @@ class Index:
 
         absolute = str(Path(path).expanduser().absolute())
         for column, name in (("path", path), ("path", escape_name(path)), ("file", escape_name(absolute))):
-            try:
-                rows = pc.indices_nonzero(pc.equal(self._table[column], name)).to_pylist()
-            except UnicodeEncodeError:  # undecodable bytes, which the table holds in escaped form
+            if not _is_unicode(name):  # the table holds undecodable bytes in escaped form
                 continue
+            rows = pc.indices_nonzero(pc.equal(self._table[column], name)).to_pylist()
             if len(rows) > 1:
                 raise UnweaveError(
                     f"{printable(path)!r} is the name of {len(rows)} images of the index: use a row number, such as "
@@ -378,10 +377,7 @@ class Index:
         return top_rows(self._vectors, query, weights, k, **conditions)
 
     def _hits(self, query: Vectors, weights: Mapping[str, float], rows: np.ndarray) -> list[Hit]:
-        cosines = {
-            space: cosines_of(self._vectors[space], rows, torch.from_numpy(vector)).tolist()
-            for space, vector in query.items()
-        }
+        cosines = {space: cosines_of(self._vectors[space], rows, vector).tolist() for space, vector in query.items()}
         hits = []
         for i, row in enumerate(rows.tolist()):
             scores = {space: cosines[space][i] for space in self.spaces if space in cosines}
@@ -449,6 +445,14 @@ class Index:
             if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
                 raise UnweaveError(f"`{name}`: {space} must have a number, not {value!r}")
         return {space: float(value) for space, value in values.items()}
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_settings(config: BuildConfig | None, settings: dict[str, Any]) -> BuildConfig:

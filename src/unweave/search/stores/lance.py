@@ -54,12 +54,12 @@ class LanceStore:
             self._open().delete(f"id IN ({', '.join(map(str, ids[start : start + 1000]))})")
 
     def build(self) -> None:
-        """Merges small files and, of many rows, makes the index."""
+        """Merges small files; makes the index of many rows, or adds new rows to it."""
         table = self._open()
         table.optimize()
-        if (rows := table.count_rows()) > FLAT:
-            partitions = max(1, int(rows**0.5 / 4))
-            table.create_index("dot", vector_column_name="vector", index_type="IVF_SQ", num_partitions=partitions)
+        if (rows := table.count_rows()) > FLAT and not table.list_indices():
+            settings = {"distance_type": "dot", "num_partitions": max(1, int(rows**0.5 / 4))}
+            table.create_index("vector", config=import_extra("lancedb.index", "lance").IvfSq(**settings))
 
     def query(self, vector: np.ndarray, k: int) -> np.ndarray:
         """The ids of the k nearest."""

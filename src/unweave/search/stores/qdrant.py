@@ -61,8 +61,10 @@ class QdrantStore:
 
     def _connect(self) -> Any:
         if self._url is None:
-            return self._qdrant.QdrantClient(path=str(self._folder))
-        return self._qdrant.QdrantClient(url=self._url, api_key=os.environ.get("QDRANT_API_KEY"), timeout=60)
+            # The index calls a store from one thread at a time, though not always from the same one.
+            return self._qdrant.QdrantClient(path=str(self._folder), force_disable_check_same_thread=True)
+        key = os.environ.get("QDRANT_API_KEY")
+        return self._qdrant.QdrantClient(url=self._url, api_key=key, timeout=60, check_compatibility=False)
 
     def add(self, ids: np.ndarray, vectors: np.ndarray) -> None:
         """Adds or replaces vectors (n, d)."""
