@@ -107,6 +107,8 @@ def measure(address: str, rows: int, users: int, pause: float, seconds: float) -
     row: dict = {"users": users, "rows": rows, "pause_seconds": pause, "failures": sum(u.failures for u in crowd)}
     for name in ("columns", "search", "thumbnail"):
         times = np.array([t for user in crowd for t in user.seconds[name]])
+        if not len(times):
+            continue
         p50, p95 = np.quantile(times, [0.5, 0.95]).tolist()
         row[name] = {"requests": len(times), "p50_ms": round(p50 * 1e3, 1), "p95_ms": round(p95 * 1e3, 1)}
     return row
@@ -128,7 +130,7 @@ def main() -> None:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().strip()
-            measure(address, rows, 1, 0.0, 0.5)  # files are read for the first time
+            measure(address, rows, 1, 0.0, 1.0)  # files are read for the first time
             for pause in (0.0,) if options.quick else (1.0, 0.0):
                 found.append(measure(address, rows, users, pause, seconds))
                 print(found[-1], flush=True)

@@ -36,7 +36,7 @@ class Answers:
     def __init__(self, index: SearchIndex, maps: Maps, config: ExploreConfig) -> None:
         self.index, self.maps, self.config = index, maps, config
         self._uploads: OrderedDict[str, Mapping[str, np.ndarray]] = OrderedDict()
-        self._uploading, self._graph = threading.Lock(), threading.Lock()
+        self._uploading = threading.Lock()
 
     def about(self) -> dict[str, Any]:
         """What the page needs to know first."""
@@ -124,14 +124,12 @@ class Answers:
         """Groups of nearly equal images."""
         if not 0 < threshold <= 1:
             raise UnweaveError(f"`threshold` must be between 0 and 1, not {threshold}")
-        with self._graph:
-            groups = self.index.duplicates(self._space(space), threshold=threshold)
+        groups = self.index.duplicates(self._space(space), threshold=threshold)
         return {"groups": [[self.row(row) for row in group] for group in groups[:MOST_HITS]], "found": len(groups)}
 
     def outliers(self, space: str) -> dict[str, Any]:
         """Images far from their neighbours, the farthest first."""
-        with self._graph:
-            found = self.index.outliers(self._space(space), k=50)
+        found = self.index.outliers(self._space(space), k=50)
         return {"outliers": [{**self.row(row), "cosine": float(cosine)} for row, cosine in found]}
 
     def paths(self, rows: Any) -> dict[str, Any]:
@@ -195,8 +193,11 @@ class Answers:
 
 def class_of(index: SearchIndex, row: int) -> str:
     """The name of an image's class, its number where it has no name, and an empty text without a class."""
-    name, label = index.class_name(row), index.label(row)
-    return name if name is not None else "" if label is None else str(label)
+    name = index.class_name(row)
+    if name is not None:
+        return name
+    label = index.label(row)
+    return "" if label is None else str(label)
 
 
 def where_clause(class_name: str, name: str, *, named: bool = True) -> str | None:

@@ -69,7 +69,11 @@ def make_app(index: SearchIndex, maps: Maps, config: ExploreConfig | None = None
         True
     """
     config = config or ExploreConfig()
-    handlers = _Handlers(Answers(index, maps, config), config)
+    return _app(Answers(index, maps, config), config, token)
+
+
+def _app(answers: Answers, config: ExploreConfig, token: str | None) -> Starlette:
+    handlers = _Handlers(answers, config)
     guard = Middleware(Guard, token=token, host=config.host)
     errors: Any = {HTTPException: _http_error, UnweaveError: _mistake, Exception: _failure}
     return Starlette(routes=handlers.routes(), middleware=[guard], exception_handlers=errors)
@@ -93,10 +97,12 @@ def serve(
     config = config or ExploreConfig()
     token = None if config.is_local else secrets.token_urlsafe(16)
     listener = _listen(config)
+    answers = Answers(index, maps, config)
+    answers.about()  # reads the classes of all rows once
+    app = _app(answers, config, token)
     port = listener.getsockname()[1]
     host = f"[{config.host}]" if ":" in config.host else config.host
     on_start(f"http://{host}:{port}/" + (f"?token={token}" if token else ""))
-    app = make_app(index, maps, config, token)
     settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     try:
         uvicorn.Server(settings).run(sockets=[listener])
@@ -129,6 +135,7 @@ class _Handlers:
     def __init__(self, answers: Answers, config: ExploreConfig) -> None:
         self._answers, self._config = answers, config
         self._limiter: anyio.CapacityLimiter | None = None
+        self._long_limiter: anyio.CapacityLimiter | None = None
         self._files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in KINDS}
 
     def routes(self) -> list[Route]:
@@ -161,6 +168,11 @@ class _Handlers:
         """Computes in a thread, a few at a time; the loop stays free for thumbnails."""
         self._limiter = self._limiter or anyio.CapacityLimiter(THREADS)
         return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._limiter)
+
+    async def _run_long(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Computes what may take minutes, one at a time, beside the searches."""
+        self._long_limiter = self._long_limiter or anyio.CapacityLimiter(1)
+        return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._long_limiter)
 
     def _plain(self, function: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
@@ -202,10 +214,10 @@ class _Handlers:
             threshold = float(request.query_params.get("threshold", 0.98))
         except ValueError:
             threshold = math.nan
-        return JSONResponse(await self._run(self._answers.duplicates, request.path_params["space"], threshold))
+        return JSONResponse(await self._run_long(self._answers.duplicates, request.path_params["space"], threshold))
 
     async def _outliers(self, request: Request) -> Response:
-        return JSONResponse(await self._run(self._answers.outliers, request.path_params["space"]))
+        return JSONResponse(await self._run_long(self._answers.outliers, request.path_params["space"]))
 
     async def _upload(self, request: Request) -> Response:
         data = await _body(request, int(self._config.max_upload_mb * 1e6))
