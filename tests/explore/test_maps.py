@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,6 +8,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 import unweave as uw
+from unweave.cli.main import main
 from unweave.explore import ExploreConfig, make_maps, write_static_page
 from unweave.explore.maps import project
 
@@ -31,7 +33,8 @@ def test_few_images_and_few_dimensions_have_a_map(shape):
 def test_pacmap_keeps_two_clusters_apart_and_prints_nothing():
     pytest.importorskip("pacmap")
     code = (
-        "import numpy as np; from unweave.explore.maps import project\n"
+        "import functools, numpy as np, pacmap; from unweave.explore.maps import project\n"
+        "pacmap.PaCMAP = functools.partial(pacmap.PaCMAP, num_iters=(20, 20, 40))\n"
         "x = np.random.default_rng(0).normal(size=(60, 8)).astype('f'); x[30:] += 9\n"
         "a = project(x, 'pacmap')\n"
         "d = np.linalg.norm(a[:, None] - a, axis=-1); assert d[:30, :30].max() < d[:30, 30:].min()"
@@ -72,3 +75,18 @@ def test_a_folder_with_other_files_is_not_overwritten(index, maps, tmp_path):
     write_static_page(index, maps, tmp_path / "new", progress=False)
     write_static_page(index, maps, tmp_path / "new", progress=False)
     assert len(list((tmp_path / "new" / "data" / "thumbnails").iterdir())) == len(index)
+
+
+def test_the_command_writes_plain_files_without_the_folders_of_this_machine(index, sprite_folder, tmp_path, capsys):
+    out = tmp_path / "site"
+    assert main(["explore", str(sprite_folder.parent / "index"), "--static", str(out), "--map", "pca"]) == 0
+    assert capsys.readouterr().out.strip() == str(out / "index.html")
+    about = json.loads((out / "data" / "index.json").read_text())
+    assert about["paths"] == [index.path(row) for row in range(len(index))]
+    for file in out.rglob("*.*"):
+        assert str(sprite_folder.parent).encode() not in file.read_bytes()
+
+
+def test_a_folder_that_is_not_an_index_is_an_error_of_one_line(tmp_path, capsys):
+    assert main(["explore", str(tmp_path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -85,11 +85,14 @@ class Answers:
         return self.index.thumbnail(self._row(row))
 
     def image(self, row: int) -> bytes:
-        """A JPEG of up to 1,024 pixels, without the file's metadata; the thumbnail where there is no file."""
+        """A JPEG of up to 1,024 pixels, without the file's metadata; the thumbnail where no file can be read."""
         file = self.index.image_file(self._row(row))
-        if file is None:
-            return self.index.thumbnail(row)
-        return preview(file.read_bytes(), 1024, self.config.max_pixels)
+        try:
+            if file is not None:
+                return preview(file.read_bytes(), 1024, self.config.max_pixels)
+        except (OSError, UnweaveError):  # it was removed, changed or is too large
+            pass
+        return self.index.thumbnail(row)
 
     def filtered(self, class_name: str, name: str) -> bytes:
         """The rows of a class whose paths contain a text, uint32."""

@@ -101,7 +101,8 @@ def serve(
     answers.about()  # reads the classes of all rows once
     app = _app(answers, config, token)
     port = listener.getsockname()[1]
-    host = f"[{config.host}]" if ":" in config.host else config.host
+    host = socket.gethostname() if config.host in ("0.0.0.0", "::") else config.host
+    host = f"[{host}]" if ":" in host else host
     on_start(f"http://{host}:{port}/" + (f"?token={token}" if token else ""))
     settings = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     try:

@@ -194,8 +194,8 @@ const showRegion = attempt(async () => {
   $('region').hidden = !view.region;
   $('region-count').textContent = `${region.length.toLocaleString()} image${region.length === 1 ? '' : 's'} in the region of ${view.region?.space}`;
   mark();
-  const shown = await Promise.all(region.slice(0, STRIP).map((row) => backend.row(row)));
-  $('region-images').replaceChildren(...shown.map((image) => hit(image)));
+  const first = region.slice(0, STRIP), paths = first.length ? await backend.paths(first) : [];
+  $('region-images').replaceChildren(...first.map((row, i) => hit({ row, path: paths[i] })));
 });
 
 const exportPaths = attempt(async () => {

@@ -43,6 +43,7 @@ export class Maps {
       map.innerHTML = '<h2></h2><div class="plot"><canvas></canvas></div>';
       map.querySelector('h2').textContent = space;
       const canvas = map.querySelector('canvas');
+      canvas.setAttribute('role', 'img');
       canvas.setAttribute('aria-label', `Map of ${space}`);
       canvas.dataset.space = space;
       const plot = createScatterplot({

@@ -1,8 +1,7 @@
 // The view as the part of the address after #, so that a link restores it.
 const VERTICES = 40;
 
-const numbers = (values) =>
-  Object.entries(values).filter(([, value]) => value !== 0).map(([name, value]) => `${encodeURIComponent(name)}:${value}`).join(',');
+const numbers = (values) => Object.entries(values).map(([name, value]) => `${encodeURIComponent(name)}:${value}`).join(',');
 
 /** A polygon that is short enough for an address. */
 export function shortened(polygon) {
@@ -14,7 +13,7 @@ export function write(view) {
   const parts = new URLSearchParams();
   if (view.row !== null) parts.set('row', view.row);
   if (view.upload !== null) parts.set('upload', view.upload);
-  parts.set('w', numbers(view.weights));
+  parts.set('w', numbers(Object.fromEntries(Object.entries(view.weights).filter(([, weight]) => weight !== 0))));
   if (numbers(view.minimum)) parts.set('min', numbers(view.minimum));
   if (view.class) parts.set('class', view.class);
   if (view.name) parts.set('name', view.name);
