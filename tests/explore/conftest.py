@@ -1,8 +1,5 @@
-import contextlib
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -10,11 +7,11 @@ import torch
 from PIL import Image
 
 import unweave as uw
-from unweave.explore import ExploreConfig, make_app, make_maps
+from small_site import SETTINGS, running
+from unweave.explore import make_app, make_maps
 
 ROWS = 120
 SPACES = ("content", "color", "spatial")
-SETTINGS = ExploreConfig(map="pca", max_upload_mb=1, max_pixels=1_000_000)
 
 
 @pytest.fixture(scope="session")
@@ -43,26 +40,6 @@ def index(sprite_folder):
 @pytest.fixture(scope="session")
 def maps(index):
     return make_maps(index, config=SETTINGS, progress=False)
-
-
-@contextlib.contextmanager
-def running(app):
-    """The address of an application that is served by a thread."""
-    import uvicorn
-
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 20
-    while not server.started:
-        assert time.monotonic() < deadline, "the server did not start"
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
 
 
 @pytest.fixture(scope="session")

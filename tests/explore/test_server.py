@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import unweave as uw
-from explore.conftest import SETTINGS, running
+from small_site import SETTINGS, running
 from unweave.explore import ExploreConfig, make_app, serve
 
 

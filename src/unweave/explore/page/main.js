@@ -401,7 +401,7 @@ async function start() {
   } catch (error) {
     maps = undefined;
     $('maps').replaceChildren();
-    message(`The maps cannot be shown (${error.message}): this browser lacks WebGL. The search works.`);
+    message(`The maps need WebGL, which does not work in this browser (${error.message}). The search works without.`);
   }
   listen();
   restore();
