@@ -196,6 +196,8 @@ def test_plain_files_rank_as_the_server_does(page, index, maps, tmp_path):
         visit(page, f"http://127.0.0.1:{server.server_port}/#row=7&w=content:1,color:-0.5&class=second")
         wait_for_rows(page, ".mix", found(index, 7, {"content": 1, "color": -0.5}, where="label = 'second'"))
         assert page.is_hidden("#upload")
+        page.wait_for_load_state("networkidle")
+        page.goto("about:blank")
     finally:
         server.shutdown()
         server.server_close()
