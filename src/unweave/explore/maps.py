@@ -3,9 +3,8 @@
 vectors (n, d) ─► a sample of at most m rows ─► PaCMAP or PCA ─► (m, 2), in [-1, 1]
 """
 
-import contextlib
-import io
 import json
+import logging
 import warnings
 import zipfile
 import zlib
@@ -118,7 +117,8 @@ def _pca(vectors: np.ndarray) -> np.ndarray:
 def _pacmap(vectors: np.ndarray) -> np.ndarray:
     import pacmap
 
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):  # it warns and prints that it is seeded
+    logging.getLogger("pacmap").setLevel(logging.ERROR)  # it warns that it is seeded
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(pacmap.PaCMAP(n_components=2, random_state=SEED).fit_transform(vectors, init="pca"))
 
