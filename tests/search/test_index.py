@@ -308,6 +308,7 @@ def test_images_of_tables_are_told_apart_though_their_names_repeat(model, pictur
         build(model, tmp_path / "one.parquet", tmp_path / "index")
     index = build(model, tmp_path / "one.parquet", tmp_path / "index", max_bad=0.1)
     assert list(index.unreadable.found) == [4]
+    assert len(build(model, tmp_path / "one.parquet", tmp_path / "index", max_bad=0.1)) == 11
     assert [index.label(i) for i in range(11)] == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert index.add(tmp_path / "two.parquet", max_bad=0.1, **SETTINGS) == 11
     assert index.image_file(0) is None

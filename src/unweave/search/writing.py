@@ -94,7 +94,7 @@ class IndexWriter:
                 f"the index {self._files.path} holds other images: add these with `add`, or choose another `out`"
             )
         numbers = [i for i, key in enumerate(keys) if key not in present]
-        unreadable = UnreadableImages(len(numbers), self._config.max_bad)
+        unreadable = UnreadableImages(len(source), self._config.max_bad)
         if numbers:
             labels = _Labels(source, self.manifest.classes)
             root = getattr(source, "root", None)
