@@ -4,8 +4,9 @@
 
 Three spaces of 128 dimensions: unit vectors around the centres of 2,000 classes, with variances that decrease as in
 trained embeddings. A query is the vector of an image of the index with noise. Recall is the share of the 20 largest
-scores, computed in float64 from the stored vectors, that a search returns. Qdrant is measured without a server, in
-files of the index, which it is not made for above 20,000 rows. A store whose package is not installed is left out.
+scores, computed in float64 from the stored vectors, that a search returns. Qdrant is measured without a server,
+with few rows: its files are made for tests, and each row is flushed to the disk by itself. A store whose package is not
+installed is left out.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from unweave.search.ready import make_ready
 SPACES = ("content", "spatial", "appearance")
 WEIGHTS = ({"content": 1.0}, {"content": 1.0, "appearance": 1.0}, {"content": 1.0, "appearance": -0.3})
 PACKAGES = {"lance": "lancedb", "qdrant": "qdrant_client"}
+QDRANT_ROWS = 2000
 BLOCK = 20_000
 K = 20
 
@@ -119,13 +121,13 @@ def main() -> None:
     options = parser.parse_args()
     started, rows, dim = time.perf_counter(), [], 8 if options.quick else 128
     truth: dict[tuple[int, ...], set[int]] = {}
-    for n in [1500] if options.quick else options.rows:
+    for n in [300] if options.quick else options.rows:
         vectors = {space: make_vectors(n, dim, seed) for seed, space in enumerate(SPACES)}
         for store in ("exact", "lance", "qdrant"):
             if store in PACKAGES and find_spec(PACKAGES[store]) is None:
                 print(f"{store}: {PACKAGES[store]} is not installed", flush=True)
                 continue
-            used = vectors if store != "qdrant" else {space: z[:20_000] for space, z in vectors.items()}
+            used = vectors if store != "qdrant" else {space: z[:QDRANT_ROWS] for space, z in vectors.items()}
             count = len(used["content"])
             if any(row["store"] == store and row["rows"] == count for row in rows):
                 continue
