@@ -1,6 +1,7 @@
 """The graph of neighbours is scikit-learn's; groups and outliers are those that were planted."""
 
 import numpy as np
+import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from unweave.search import graph
@@ -12,10 +13,12 @@ def unit_vectors(rows, dim, seed=0):
     return z / np.linalg.norm(z, axis=1, keepdims=True)
 
 
-def test_neighbours_are_those_of_scikit_learn_whatever_the_blocks(monkeypatch):
+@pytest.mark.parametrize("columns", [7, 64, 256, 499, 1000])
+def test_neighbours_are_those_of_scikit_learn_whatever_the_blocks(monkeypatch, columns):
     z = unit_vectors(500, 16)
-    monkeypatch.setattr(graph, "COLUMNS", 64)
-    monkeypatch.setattr(graph, "PRODUCTS", 64 * 70)
+    monkeypatch.setattr(graph, "COLUMNS", columns)
+    monkeypatch.setattr(graph, "PRODUCTS", columns * 70)
+    monkeypatch.setattr(graph, "GROUP", 3)
     done = []
     rows, cosines = nearest_neighbours(z, on_progress=done.append)
     distances, expected = NearestNeighbors(n_neighbors=21, metric="cosine").fit(z).kneighbors(z)

@@ -308,6 +308,7 @@ def test_images_of_tables_are_told_apart_though_their_names_repeat(model, pictur
         build(model, tmp_path / "one.parquet", tmp_path / "index")
     index = build(model, tmp_path / "one.parquet", tmp_path / "index", max_bad=0.1)
     assert list(index.unreadable.found) == [4]
+    assert len(build(model, tmp_path / "one.parquet", tmp_path / "index", max_bad=0.1)) == 11
     assert [index.label(i) for i in range(11)] == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert index.add(tmp_path / "two.parquet", max_bad=0.1, **SETTINGS) == 11
     assert index.image_file(0) is None
@@ -353,6 +354,26 @@ def test_spaces_can_be_chosen_and_h_kept(model, pictures, tmp_path):
     assert index.vectors("h").shape == (12, 16)
     with pytest.raises(UnweaveError, match="no space 'x'"):
         build(model, pictures, tmp_path / "other", spaces=("x",))
+
+
+def test_an_index_keeps_its_spaces_and_store(model, pictures, tmp_path):
+    build(model, pictures, tmp_path / "index")
+    for settings in ({"spaces": ("hue",)}, {"store": "lance"}):
+        with pytest.raises(UnweaveError, match="fixed when an index is built"):
+            build(model, pictures, tmp_path / "index", **settings)
+
+
+def test_a_file_is_not_taken_for_an_image_of_the_same_name(model, pictures, tmp_path, monkeypatch):
+    index = build(model, pictures / "a", tmp_path / "index")
+    name = index.path(0)
+    (tmp_path / "here").mkdir()
+    photograph(30, 30, 1234).save(tmp_path / "here" / name)
+    monkeypatch.chdir(tmp_path / "here")
+    own = index.search(name, k=6)
+    assert [(hit.row, hit.score) for hit in own] == [(h.row, h.score) for h in index.search(Image.open(name), k=6)]
+    assert len(own) == 6
+    monkeypatch.chdir(tmp_path)
+    assert len(index.search(name, k=6)) == 5
 
 
 def test_damaged_and_newer_indexes_are_one_line(model, pictures, tmp_path):

@@ -8,12 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 NEIGHBOURS = 20
-PRODUCTS = 2**27
-"""Cosines computed at a time: half a gigabyte as float32."""
-COLUMNS = 131_072
+PRODUCTS = 2**25
+"""Cosines computed at a time: 128 MB as float32."""
+COLUMNS = 32_768
 """Rows compared with at a time."""
+GROUP = 32
+"""Columns of which the maximum is taken first."""
 
 
 def nearest_neighbours(
@@ -44,9 +47,9 @@ def nearest_neighbours(
             itself = torch.arange(start, start + len(query), device=device) - left
             inside = (itself >= 0) & (itself < products.shape[1])
             products[inside.nonzero()[:, 0], itself[inside]] = -torch.inf
-            found = products.topk(min(k, products.shape[1]), 1)
-            best, order = torch.cat([best, found.values], 1).topk(k, 1)
-            place = torch.cat([place, found.indices + left], 1).gather(1, order)
+            values, indices = _top(products, k)
+            best, order = torch.cat([best, values], 1).topk(k, 1)
+            place = torch.cat([place, indices + left], 1).gather(1, order)
         part = slice(start, start + len(query))
         rows[part], cosines[part] = place.cpu().numpy(), best.cpu().numpy()
         if on_progress:
@@ -54,7 +57,25 @@ def nearest_neighbours(
     return rows, cosines
 
 
-def _load(vectors: np.ndarray, start: int, stop: int, device: torch.device) -> torch.Tensor:
+def _top(products: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row and their columns: they are in the k groups of columns with the largest maxima.
+
+    Maxima of groups are several times faster than ``topk`` of whole rows.
+    """
+    rows, columns = products.shape
+    if columns < 4 * k * GROUP:
+        return products.topk(min(k, columns), 1)
+    whole = columns - columns % GROUP
+    groups = products[:, :whole].unflatten(1, (-1, GROUP))
+    chosen = groups.amax(2).topk(k, 1).indices
+    inside = groups.gather(1, chosen[..., None].expand(rows, k, GROUP)).flatten(1)
+    where = (chosen[..., None] * GROUP + torch.arange(GROUP, device=products.device)).flatten(1)
+    rest = torch.arange(whole, columns, device=products.device).expand(rows, -1)
+    values, order = torch.cat([inside, products[:, whole:]], 1).topk(k, 1)
+    return values, torch.cat([where, rest], 1).gather(1, order)
+
+
+def _load(vectors: np.ndarray, start: int, stop: int, device: torch.device) -> Tensor:
     """Rows at unit length, so that equal ones have a cosine of 1 though they were rounded."""
     return F.normalize(torch.from_numpy(np.ascontiguousarray(vectors[start:stop])).to(device, torch.float32), dim=1)
 

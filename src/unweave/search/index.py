@@ -17,7 +17,6 @@ import torch
 
 from unweave.console import ProgressBar
 from unweave.data import open_source, unescape_name
-from unweave.data.sources.base import escape_name
 from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError, printable
 from unweave.files import atomic_write
@@ -26,12 +25,12 @@ from unweave.inference.embed import usable_device
 from unweave.inference.inputs import is_one_image
 from unweave.search.config import BuildConfig
 from unweave.search.exact import cosines_of, top_rows
-from unweave.search.files import ROWS, IndexFiles, Manifest
+from unweave.search.files import IndexFiles, Manifest
 from unweave.search.graph import duplicate_groups, nearest_neighbours, outlier_rows
 from unweave.search.ready import keep_rows, make_ready
+from unweave.search.rows import IndexRows
 from unweave.search.stores import open_store
-from unweave.search.where import matching_rows
-from unweave.search.writing import IndexWriter, new_manifest, require_same_run, unit
+from unweave.search.writing import IndexWriter, new_manifest, require_same_run, require_same_settings, unit
 from unweave.settings import require_number, with_settings
 
 Vectors = dict[str, np.ndarray]
@@ -58,7 +57,7 @@ class Hit:
     """The cosine in each space."""
 
 
-class Index:
+class Index(IndexRows):
     """The images of a run, with a unit vector in each space, a label and a thumbnail.
 
     Args:
@@ -79,12 +78,11 @@ class Index:
     """
 
     def __init__(self, path: str | Path, *, run: str | Path | SpacesModel | None = None) -> None:
-        self._files, self._given = IndexFiles(path), run
-        self._lock = threading.RLock()
+        self._given, self._lock = run, threading.RLock()
         self._model: SpacesModel | None = None
         self.unreadable: UnreadableImages | None = None
         """The images of the last ``build`` or ``add`` that cannot be read."""
-        self._load()
+        super().__init__(path)
 
     @classmethod
     def open(cls, path: str | Path, *, run: str | Path | SpacesModel | None = None) -> "Index":
@@ -117,8 +115,11 @@ class Index:
         model = run if isinstance(run, SpacesModel) else load(run)
         files, place = IndexFiles(out), None if isinstance(run, SpacesModel) else str(Path(run).absolute())
         with files.writing():
-            if not files.exists():
-                files.save(new_manifest(model, place, config.index))
+            manifest = new_manifest(model, place, config.index)
+            if files.exists():
+                require_same_settings(files, files.load(), manifest)
+            else:
+                files.save(manifest)
             unreadable = _add(files, model, data, config, whole=True, progress=progress)
         index = cls(out, run=run)
         index.unreadable = unreadable
@@ -131,6 +132,7 @@ class Index:
         """
         config, before = _with_settings(config, settings), len(self)
         model = self.model
+        self.close()
         with self._files.writing():
             self.unreadable = _add(self._files, model, data, config, whole=False, progress=progress)
         model.cpu()
@@ -142,6 +144,7 @@ class Index:
 
         Images that are not files, such as those of Parquet files, are kept.
         """
+        self.close()
         with self._files.writing():
             manifest = self._files.load()
             for root in map(unescape_name, manifest.roots):
@@ -160,58 +163,15 @@ class Index:
         self._load()
         return removed
 
-    def _load(self) -> None:
-        """Opens the files. Another process may remove them by pruning: then the manifest names others."""
-        while True:
-            manifest = self._files.load()
-            try:
-                return self._open(manifest)
-            except UnweaveError:
-                if self._files.load() == manifest:
-                    raise
-
     def _open(self, manifest: Manifest) -> None:
-        if not manifest.ready:
-            raise UnweaveError(f"the index {self._files.path} is incomplete: the command that builds it resumes")
-        files, n = self._files, manifest.ready
-        table = files.table(manifest, n, [name for name in ROWS.names if name != "key"])
-        vectors = {space: files.vectors(manifest, space, n) for space in manifest.spaces}
-        try:
-            thumbnails = np.memmap(files.thumbnails_file(manifest), np.uint8, "r")
-        except (OSError, ValueError) as error:
-            raise UnweaveError(f"{files.path} is damaged ({error}): build the index again") from None
-        self._manifest, self._table, self._vectors, self._thumbnails = manifest, table, vectors, thumbnails
-        self._ids = table["id"].to_numpy()
+        super()._open(manifest)
         self._graphs: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self._store = open_store(manifest.store, files.path, sum(manifest.spaces.values()))
+        self._store = open_store(manifest.store, self._files.path, sum(manifest.spaces.values()))
 
     def close(self) -> None:
         """Releases the store's connections and locks."""
         if self._store is not None:
             self._store.close()
-
-    def __len__(self) -> int:
-        return self._manifest.ready
-
-    @property
-    def spaces(self) -> tuple[str, ...]:
-        """The names of the spaces."""
-        return tuple(self._manifest.spaces)
-
-    @property
-    def run(self) -> dict[str, Any]:
-        """The ``identity`` of the run that the index was made with, and the ``path`` it had."""
-        return dict(self._manifest.run)
-
-    @property
-    def spread(self) -> dict[str, float]:
-        """The standard deviation of the cosines of random pairs in each space."""
-        return dict(self._manifest.spread)
-
-    @property
-    def alike(self) -> dict[str, float]:
-        """The cosine in each space that one random pair in twenty exceeds."""
-        return dict(self._manifest.alike)
 
     @property
     def model(self) -> SpacesModel:
@@ -227,70 +187,6 @@ class Index:
                 require_same_run(self._files, self._manifest, model)
                 self._model = model
             return self._model
-
-    def path(self, row: int) -> str:
-        """The name of an image in its source; ``unescape_name`` restores undecodable bytes."""
-        return self._table["path"][self._checked(row)].as_py()
-
-    def label(self, row: int) -> int | None:
-        """The number of an image's class."""
-        return self._table["label"][self._checked(row)].as_py()
-
-    def class_name(self, row: int) -> str | None:
-        """The name of an image's class."""
-        return self._table["class_name"][self._checked(row)].as_py()
-
-    def image_file(self, row: int) -> Path | None:
-        """The file of an image; None where it is not a file, or no longer exists."""
-        name = self._table["file"][self._checked(row)].as_py()
-        file = None if name is None else Path(unescape_name(name))
-        return file if file is not None and file.is_file() else None
-
-    def thumbnail(self, row: int) -> bytes:
-        """An image as a JPEG file of at most 128 pixels."""
-        row = self._checked(row)
-        start, size = self._table["thumbnail"][row].as_py(), self._table["thumbnail_bytes"][row].as_py()
-        return self._thumbnails[start : start + size].tobytes()
-
-    def vectors(self, space: str) -> np.ndarray:
-        """The unit vectors of a space (n, d), float16, memory-mapped."""
-        return self._vectors[self._checked_space(space)]
-
-    def find(self, path: str | Path) -> int:
-        """The row of an image by its name in the index, or by its file; raises where there is none or several."""
-        row = self._find(str(path))
-        if row is None:
-            raise UnweaveError(f"{printable(str(path))!r} is not in the index {self._files.path}")
-        return row
-
-    def row_of(self, query: Any) -> int | None:
-        """The row that a row number or a path names; None where it is not an image of the index."""
-        if isinstance(query, (str, Path)):
-            return self._find(str(query))
-        if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
-            return self._checked(int(query))
-        return None
-
-    def _find(self, path: str) -> int | None:
-        import pyarrow.compute as pc
-
-        absolute = str(Path(path).expanduser().absolute())
-        for column, name in (("path", path), ("path", escape_name(path)), ("file", escape_name(absolute))):
-            if not _is_unicode(name):  # the table holds undecodable bytes in escaped form
-                continue
-            rows = pc.indices_nonzero(pc.equal(self._table[column], name)).to_pylist()
-            if len(rows) > 1:
-                raise UnweaveError(
-                    f"{printable(path)!r} is the name of {len(rows)} images of the index: use a row number, such as "
-                    f"{rows[0]}"
-                )
-            if rows:
-                return rows[0]
-        return None
-
-    def where(self, expression: str) -> np.ndarray:
-        """Which rows satisfy an expression such as ``label = 'cat' and path like 'a/%'``: (n,) bool."""
-        return matching_rows(self._table, expression)
 
     def search(
         self,
@@ -428,16 +324,6 @@ class Index:
         require_number("k", k, ">= 1")
         return outlier_rows(self.neighbours(space)[1], k)
 
-    def _checked(self, row: int) -> int:
-        if not 0 <= row < len(self):
-            raise UnweaveError(f"there is no row {row}: the index has rows 0 to {len(self) - 1}")
-        return int(row)
-
-    def _checked_space(self, space: str) -> str:
-        if space not in self._manifest.spaces:
-            raise UnweaveError(f"the index has no space {space!r}, it has {', '.join(self.spaces)}")
-        return space
-
     def _checked_numbers(self, name: str, values: Mapping[str, float]) -> dict[str, float]:
         for space, value in values.items():
             if space not in self._manifest.spaces:
@@ -445,14 +331,6 @@ class Index:
             if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
                 raise UnweaveError(f"`{name}`: {space} must have a number, not {value!r}")
         return {space: float(value) for space, value in values.items()}
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _with_settings(config: BuildConfig | None, settings: dict[str, Any]) -> BuildConfig:

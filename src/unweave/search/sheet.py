@@ -28,10 +28,9 @@ def query_picture(index: "Index", query: str | int, caption: str) -> Picture:
     row = index.row_of(query)
     if row is not None:
         return Picture(index.thumbnail(row), caption, ["query"], query=True)
-    from unweave.data.decode import Decoder
     from unweave.search.decoding import make_thumbnail
 
-    pixels = Decoder(size=1).whole(Path(str(query)).expanduser())
+    pixels = index.model.decoder.whole(Path(str(query)).expanduser())
     return Picture(make_thumbnail(pixels), caption, ["query"], query=True)
 
 

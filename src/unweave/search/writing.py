@@ -59,6 +59,18 @@ def require_same_run(files: IndexFiles, manifest: Manifest, model: SpacesModel) 
         )
 
 
+def require_same_settings(files: IndexFiles, old: Manifest, new: Manifest) -> None:
+    """Raises where an index that is built again was begun with other spaces or another store."""
+    for name, before, now in (
+        ("store", old.store["name"], new.store["name"]),
+        ("spaces", ", ".join(old.spaces), ", ".join(new.spaces)),
+    ):
+        if old.run["identity"] == new.run["identity"] and before != now:
+            raise UnweaveError(
+                f"`{name}` of the index {files.path} is {before}, not {now}: it is fixed when an index is built"
+            )
+
+
 class IndexWriter:
     """Adds and removes rows of an index that this process holds."""
 
@@ -82,7 +94,7 @@ class IndexWriter:
                 f"the index {self._files.path} holds other images: add these with `add`, or choose another `out`"
             )
         numbers = [i for i, key in enumerate(keys) if key not in present]
-        unreadable = UnreadableImages(len(numbers), self._config.max_bad)
+        unreadable = UnreadableImages(len(source), self._config.max_bad)
         if numbers:
             labels = _Labels(source, self.manifest.classes)
             root = getattr(source, "root", None)
