@@ -22,6 +22,8 @@ from unweave.explore.maps import Maps
 
 MOST_HITS = 200
 """Largest number of images in one answer."""
+FEW = 60
+"""Largest number of images of a group of duplicates in an answer."""
 KEPT_UPLOADS = 64
 PREVIEW = 256
 """Side of the preview of an uploaded image."""
@@ -128,7 +130,12 @@ class Answers:
         if not 0 < threshold <= 1:
             raise UnweaveError(f"`threshold` must be between 0 and 1, not {threshold}")
         groups = self.index.duplicates(self._space(space), threshold=threshold)
-        return {"groups": [[self.row(row) for row in group] for group in groups[:MOST_HITS]], "found": len(groups)}
+        shown = groups[:MOST_HITS]
+        return {
+            "groups": [[self.row(row) for row in group[:FEW]] for group in shown],
+            "sizes": [len(group) for group in shown],
+            "found": len(groups),
+        }
 
     def outliers(self, space: str) -> dict[str, Any]:
         """Images far from their neighbours, the farthest first."""

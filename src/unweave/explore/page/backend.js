@@ -96,8 +96,8 @@ class Static {
   }
   async duplicates(space) {
     const { groups } = await json(`data/lists-${this.#place(space)}.json`);
-    const shown = groups.slice(0, 200).map((rows) => Promise.all(rows.map((row) => this.row(row))));
-    return { groups: await Promise.all(shown), found: groups.length };
+    const shown = groups.slice(0, 200).map((rows) => Promise.all(rows.slice(0, 60).map((row) => this.row(row))));
+    return { groups: await Promise.all(shown), sizes: groups.map((rows) => rows.length), found: groups.length };
   }
   async outliers(space) {
     const { outliers } = await json(`data/lists-${this.#place(space)}.json`);

@@ -47,12 +47,13 @@ export const showList = latest(async () => {
   $('list-count').textContent = 'Comparing all images, once…';
   try {
     if (kind === 'duplicates') {
-      const { groups, found } = await backend.duplicates(space);
+      const { groups, sizes, found } = await backend.duplicates(space);
       $('list-count').textContent = `${found.toLocaleString()} group${found === 1 ? '' : 's'} with cosine at least 0.98`;
-      $('list').replaceChildren(...groups.map((group) => {
+      $('list').replaceChildren(...groups.map((group, i) => {
         const element = document.createElement('div');
         element.className = 'group';
-        element.append(...group.slice(0, STRIP).map((image) => hit(image)));
+        element.append(...group.map((image) => hit(image)));
+        if (sizes[i] > group.length) element.append(`and ${(sizes[i] - group.length).toLocaleString()} more`);
         return element;
       }));
     } else {
