@@ -12,7 +12,8 @@ import unweave
 
 SOURCE = Path(unweave.__file__).parent
 PACKAGES = (
-    "augment", "baselines", "data", "evaluation", "inference", "models", "objectives", "pretraining", "training",
+    "augment", "baselines", "data", "evaluation", "explore", "inference", "models", "objectives", "pretraining",
+    "search", "training",
 )  # fmt: skip
 PUBLIC = [
     (package, name)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         VICReg,
     )
     from unweave.pretraining import PretrainConfig, pretrain
+    from unweave.search import Index
     from unweave.training import LaunchConfig, OptimConfig, TrainConfig, train
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "FixedWeights",
     "GeometricGrowth",
     "Independence",
+    "Index",
     "LaunchConfig",
     "LinearProbe",
     "OptimConfig",
@@ -81,6 +83,7 @@ __getattr__, __dir__ = attach(
             "VICReg",
         ),
         "pretraining": ("PretrainConfig", "pretrain"),
+        "search": ("Index",),
         "training": ("LaunchConfig", "OptimConfig", "TrainConfig", "train"),
     },
 )

@@ -171,7 +171,7 @@ def test_batches_reach_the_gpu_whole(folder, cache):
 
 def nice_of_a_worker():
     before = os.nice(0)
-    loading._start_worker(0)
+    loading.start_worker(0)
     return os.nice(0) - before
 
 

@@ -24,6 +24,8 @@ OPTIONAL = {
     "onnx": "unweave export (pip install 'unweave[export]')",
     "onnxscript": "unweave export (pip install 'unweave[export]')",
     "onnxruntime": "running an exported model (pip install 'unweave[export]')",
+    "lancedb": "--store lance (pip install 'unweave[lance]')",
+    "qdrant-client": "--store qdrant (pip install 'unweave[qdrant]')",
     "tensorboard": "--tensorboard (pip install 'unweave[tensorboard]')",
     "triton": "fast views on a GPU (part of torch on Linux)",
 }

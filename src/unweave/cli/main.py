@@ -14,10 +14,12 @@ import tyro
 from unweave._version import __version__
 from unweave.cli.doctor import doctor
 from unweave.cli.embed import embed, export
+from unweave.cli.explore import explore
 from unweave.cli.flags import with_flags
 from unweave.cli.probe import probe
 from unweave.cli.report import report
 from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
+from unweave.cli.search import duplicates, index, search
 from unweave.cli.styles import styles
 from unweave.cli.train import presets, train, train_basic
 from unweave.errors import UnweaveError, UnweaveWarning, printable
@@ -34,6 +36,10 @@ VERBS: dict[str, Callable[..., Any]] = {
     "probe": probe,
     "embed": embed,
     "export": export,
+    "index": index,
+    "search": search,
+    "duplicates": duplicates,
+    "explore": explore,
     "report": report,
     "doctor": doctor,
     "presets": presets,
@@ -46,10 +52,25 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
     "sprite-spaces": sprite_spaces,
     "sprites": sprites,
 }
-OTHER_FLAGS = (
-    "out", "preset", "config", "device", "onnx", "mode", "only", "embeddings", "factors", "kind", "metric", "folds",
-    "test_fraction", "dtype", "overwrite",
+PROBE_FLAGS = ("embeddings", "factors", "kind", "metric", "folds", "test_fraction")
+SEARCH_FLAGS = (
+    "add", "store", "store_url", "spaces", "space", "like", "unlike", "weights", "min", "where", "k", "threshold",
 )  # fmt: skip
+EXPLORE_FLAGS = ("static", "host", "port", "map", "map_rows", "max_upload_mb", "max_pixels")
+OTHER_FLAGS = (
+    "out",
+    "preset",
+    "config",
+    "device",
+    "onnx",
+    "mode",
+    "only",
+    "dtype",
+    "overwrite",
+    *PROBE_FLAGS,
+    *SEARCH_FLAGS,
+    *EXPLORE_FLAGS,
+)
 """Flags that are not settings of a configuration."""
 DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
 

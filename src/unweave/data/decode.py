@@ -8,6 +8,8 @@
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,23 +50,21 @@ class Decoder:
 
     def __call__(self, encoded: Encoded) -> np.ndarray:
         """(size, size, channels) uint8."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Pillow warns of broken EXIF data and similar
-                return self._decode(encoded)
-        except UnreadableImageError:
-            raise
-        except FileNotFoundError:
-            raise UnreadableImageError("no such file") from None
-        except OSError as error:
-            raise UnreadableImageError(_one_line(error.strerror or str(error))) from None
-        # For damaged files Pillow's readers raise nearly any error: struct.error, KeyError, SyntaxError, …
-        except Exception as error:
-            raise UnreadableImageError(_one_line(str(error) or type(error).__name__)) from None
+        return self.square(self.whole(encoded))
+
+    def whole(self, encoded: Encoded) -> np.ndarray:
+        """The whole image, upright: (h, w, channels) uint8."""
+        with _readable():
+            return self._decode(encoded)
+
+    def square(self, pixels: np.ndarray) -> np.ndarray:
+        """The central square of a whole image, resized."""
+        with _readable():
+            return _square(pixels, self.size)
 
     def _decode(self, encoded: Encoded) -> np.ndarray:
         if isinstance(encoded, np.ndarray):
-            return _square(self._pixels(encoded), self.size)
+            return self._pixels(encoded)
         if isinstance(encoded, Image.Image):
             image = encoded
         else:
@@ -72,7 +72,7 @@ class Decoder:
             if not data:
                 raise UnreadableImageError("the file is empty")
             if data.startswith(NUMPY_MAGIC):
-                return _square(self._load_array(data), self.size)
+                return self._load_array(data)
             image = _open(data, self.max_pixels)
         self._check(image.width, image.height)
         if self.channels not in MODES:
@@ -81,7 +81,7 @@ class Decoder:
             image.draft("RGB", (self.size, self.size))
         converted = _as_rgb(image) if self.channels == 3 else _as_mode(image, MODES[self.channels])
         pixels = np.array(_upright(converted, image))
-        return _square(pixels if pixels.ndim == 3 else pixels[..., None], self.size)
+        return pixels if pixels.ndim == 3 else pixels[..., None]
 
     def _load_array(self, data: bytes) -> np.ndarray:
         """The array of a .npy file; its header is checked before it is read."""
@@ -126,6 +126,24 @@ def decode(encoded: Encoded, size: int, **options: Any) -> np.ndarray:
         (8, 8, 3)
     """
     return Decoder(size=size, **options)(encoded)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Makes every error of an image an ``UnreadableImageError``, and hides Pillow's warnings of broken EXIF data."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except UnreadableImageError:
+        raise
+    except FileNotFoundError:
+        raise UnreadableImageError("no such file") from None
+    except OSError as error:
+        raise UnreadableImageError(_one_line(error.strerror or str(error))) from None
+    # For damaged files Pillow's readers raise nearly any error: struct.error, KeyError, SyntaxError, …
+    except Exception as error:
+        raise UnreadableImageError(_one_line(str(error) or type(error).__name__)) from None
 
 
 def _one_line(text: str) -> str:

@@ -10,6 +10,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -26,7 +27,7 @@ from unweave.data.decode import Decoder
 from unweave.data.identity import identify_source
 from unweave.data.prefetch import empty_for, prefetch
 from unweave.data.resources import available_memory, default_workers, free_shared_memory
-from unweave.data.sources.base import Source
+from unweave.data.sources.base import Encoded, Source
 from unweave.data.unreadable import UnreadableImageError, UnreadableImages
 from unweave.errors import UnweaveError, printable
 
@@ -172,7 +173,7 @@ class StreamedImages:
             batch_size=None,
             num_workers=self.workers,
             prefetch_factor=AHEAD if self.workers else None,
-            worker_init_fn=_start_worker,
+            worker_init_fn=start_worker,
             generator=torch.Generator(),  # without one, the loader would draw from the global generator
         )
         # The workers are forked here, by the calling thread, and not by the prefetching one.
@@ -189,17 +190,10 @@ class StreamedImages:
 
     def _taken(self, decoded: Iterator[Decoded], slots: Tensor) -> Iterator[Tensor]:
         try:
-            for item in decoded:
-                self._check(item)
-                yield slots[item.slot, : item.count] if item.images is None else torch.from_numpy(item.images)
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
-                raise
-            reason = " ".join(str(error).split())
-            raise UnweaveError(
-                f"a worker process that decodes images died ({reason[:120]}), perhaps for lack of memory; use fewer "
-                "`workers`, or 0, or a larger /dev/shm"
-            ) from None
+            with watched_workers():
+                for item in decoded:
+                    self._check(item)
+                    yield slots[item.slot, : item.count] if item.images is None else torch.from_numpy(item.images)
         finally:
             del decoded  # the last reference: the workers end here, even if an error's traceback is kept
 
@@ -251,13 +245,32 @@ class Decoding(Dataset[Decoded]):
 
 def decode_one(source: Source, i: int, decoder: Decoder) -> Tensor:
     """Image i of a source, (c, size, size)."""
+    return torch.from_numpy(decoder(read_one(source, i))).permute(2, 0, 1)
+
+
+def read_one(source: Source, i: int) -> Encoded:
+    """Image i of a source; every error of the source is one of this image."""
     try:
-        encoded = source.read(i)
+        return source.read(i)
     except UnreadableImageError:
         raise
     except Exception as error:  # a data set of another library may raise anything
         raise UnreadableImageError(" ".join(str(error).split()) or type(error).__name__) from None
-    return torch.from_numpy(decoder(encoded)).permute(2, 0, 1)
+
+
+@contextmanager
+def watched_workers() -> Iterator[None]:
+    """Turns the error of a worker process that died into one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        reason = " ".join(str(error).split())
+        raise UnweaveError(
+            f"a worker process that decodes images died ({reason[:120]}), perhaps for lack of memory; use fewer "
+            "`workers`, or 0, or a larger /dev/shm"
+        ) from None
 
 
 class _Once:
@@ -270,7 +283,7 @@ class _Once:
         return ((number % self._slots, index.tolist()) for number, index in enumerate(self._order))
 
 
-def _start_worker(worker: int) -> None:
+def start_worker(worker: int) -> None:
     """Lowers a worker's priority below its parent's, and leaves signals to the parent.
 
     Slurm and Ctrl-C signal every process. The parent finishes its step first and still needs the batch it waits for, so

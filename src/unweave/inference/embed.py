@@ -119,7 +119,7 @@ class _Embedding:
                 # Only now, so that no thread reads while the workers are forked.
                 following = reader.submit(next, windows, None)
                 for index, batch in zip(order, batches, strict=True):
-                    features = _features(self.model, batch)
+                    features = encode(self.model, batch)
                     kept = [row for row, i in enumerate(index.tolist()) if i not in self.unreadable]
                     writer.write(source, index[kept].tolist(), {name: z[kept] for name, z in features.items()})
                     done += len(index)
@@ -155,7 +155,8 @@ def _added_to(before: int, on_progress: Callable[[int], None]) -> Callable[[int]
     return lambda done: on_progress(before + done)
 
 
-def _features(model: SpacesModel, batch: Tensor) -> dict[str, Tensor]:
+def encode(model: SpacesModel, batch: Tensor) -> dict[str, Tensor]:
+    """The features of a batch; where the GPU's memory is full, the error says what to change."""
     try:
         return model.encode(batch)
     except torch.OutOfMemoryError:

@@ -1,5 +1,7 @@
 """A trained run as a module: images in, h and the embedding in every space out."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -106,6 +108,16 @@ class SpacesModel(nn.Module):
             "input_shape": list(self.input_shape),
             "method": self._given.get("method"),
         }
+
+    @property
+    def identity(self) -> str:
+        """A short text that is the same for the same description and weights: of a run and of its export."""
+        digest = hashlib.sha256(json.dumps(self.description, sort_keys=True).encode())
+        for name, weight in sorted(self.encoder.state_dict().items()):
+            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+            content: Any = weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            digest.update(content)
+        return digest.hexdigest()[:16]
 
     def normalize(self, z: Tensor) -> Tensor:
         """An embedding in the geometry of the loss with which it was trained; unchanged where that is not known."""

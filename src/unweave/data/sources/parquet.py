@@ -60,19 +60,19 @@ class TableImages:
             return data
         if path is None:
             raise UnreadableImageError("the row has no image")
-        file, _ = self._file(i)
+        file, _ = self.place(i)
         if isinstance(file, StoredFile):
             raise UnreadableImageError(f"the row names the file {path}; only images inside {file} are read")
         return file.parent / path
 
-    def _file(self, i: int) -> tuple[Path | StoredFile, int]:
+    def place(self, i: int) -> tuple[Path | StoredFile, int]:
         """The file and the row of image i."""
         number = int(np.searchsorted(self._starts, i, "right")) - 1
         return self.files[number], i - int(self._starts[number])
 
     def name(self, i: int) -> str:
         """The path of image i, or its file and row number."""
-        file, row = self._file(i)
+        file, row = self.place(i)
         return self._images.path(i) or f"{file.name}#{row}"
 
     def check(self) -> None:

@@ -1,0 +1,142 @@
+// One scatter plot for each space. All of them show the same points, and what happens in one happens in all.
+import { createRenderer, createScatterplot } from './regl-scatterplot.js';
+
+const GRAY = { light: '#8b939c', dark: '#8b939c' };
+const HUES = 20;
+
+function palette(theme) {
+  const hex = (x) => Math.round(255 * x).toString(16).padStart(2, '0');
+  return Array.from({ length: HUES }, (_, i) => {
+    // Neighbouring classes get distant hues; every other turn is lighter.
+    const hue = (i * 137.508) % 360, light = (theme === 'dark' ? 0.62 : 0.46) + (i % 2 ? 0.08 : -0.04);
+    const a = 0.6 * Math.min(light, 1 - light);
+    const channel = (n) => {
+      const k = (n + hue / 30) % 12;
+      return hex(light - a * Math.max(-1, Math.min(k - 3, 9 - k, 1)));
+    };
+    return `#${channel(0)}${channel(8)}${channel(4)}`;
+  });
+}
+
+export function inside([x, y], polygon) {
+  let odd = false;
+  for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
+    const [xi, yi] = polygon[i], [xj, yj] = polygon[j];
+    if (yi > y !== yj > y && x < ((xj - xi) * (y - yi)) / (yj - yi) + xi) odd = !odd;
+  }
+  return odd;
+}
+
+export class Maps {
+  plots = new Map();
+  #points = new Map();
+  #shown = null; // points that the filter leaves, or null
+  #hovered = -1;
+
+  /** `on` has the functions over(point, space), out(), click(point) and lasso(space, polygon). */
+  constructor(parent, spaces, on) {
+    this.on = on;
+    this.renderer = createRenderer();
+    for (const space of spaces) {
+      const map = parent.appendChild(document.createElement('div'));
+      map.className = 'map';
+      map.innerHTML = '<h2></h2><div class="plot"><canvas></canvas></div>';
+      map.querySelector('h2').textContent = space;
+      const canvas = map.querySelector('canvas');
+      canvas.setAttribute('role', 'img');
+      canvas.setAttribute('aria-label', `Map of ${space}`);
+      canvas.dataset.space = space;
+      const plot = createScatterplot({
+        canvas, renderer: this.renderer, deselectOnEscape: false, deselectOnDblClick: false, lassoMinDelay: 8,
+        actionKeyMap: { lasso: 'shift' }, opacity: 0.85, pointSizeSelected: 5, pointOutlineWidth: 2,
+      });
+      this.plots.set(space, plot);
+      canvas.scatterplot = plot; // for the browser's console, and for tests
+      this.#listen(space, plot, canvas);
+    }
+  }
+
+  #listen(space, plot, canvas) {
+    let drawing = false;
+    plot.subscribe('pointOver', (point) => this.on.over(point, space));
+    plot.subscribe('pointOut', () => this.on.out());
+    canvas.addEventListener('mouseleave', () => this.on.out());
+    plot.subscribe('lassoStart', () => { drawing = true; });
+    plot.subscribe('select', ({ points }) => { if (!drawing && points.length === 1) this.on.click(points[0]); });
+    plot.subscribe('lassoEnd', ({ coordinates }) => {
+      drawing = false;
+      if (coordinates.length > 2) this.on.lasso(space, coordinates.map(([x, y]) => [x, y]));
+    });
+  }
+
+  async draw(load, classes, theme) {
+    const some = new Set(classes).size > 1;
+    const size = classes.length < 2000 ? 6 : classes.length < 20000 ? 4 : 2;
+    for (const [space, plot] of this.plots) {
+      const xy = await load(space), n = xy.length / 2;
+      this.#points.set(space, xy);
+      plot.set({ pointSize: size, ...(some ? { colorBy: 'valueA' } : {}) });
+      const x = new Float32Array(n), y = new Float32Array(n), valueA = new Float32Array(n);
+      for (let i = 0; i < n; i++) {
+        // A margin, so that no point lies on the border.
+        x[i] = xy[2 * i] *= 0.95;
+        y[i] = xy[2 * i + 1] *= 0.95;
+        valueA[i] = classes[i] < 0 ? HUES : classes[i] % HUES;
+      }
+      this.#paint(plot, theme, some);
+      await plot.draw({ x, y, valueA }, { zDataType: 'categorical' });
+    }
+    this.colored = some;
+  }
+
+  #paint(plot, theme, some) {
+    const gray = GRAY[theme], dark = theme === 'dark';
+    plot.set({
+      backgroundColor: dark ? '#1e2125' : '#ffffff',
+      pointColor: some ? [...palette(theme), gray] : [gray],
+      pointColorActive: dark ? '#ffa062' : '#c2410c',
+      pointColorHover: dark ? '#ffffff' : '#000000',
+      lassoColor: dark ? '#ffa062' : '#c2410c',
+    });
+  }
+
+  theme(theme) { for (const plot of this.plots.values()) this.#paint(plot, theme, this.colored); }
+  mode(lasso) { for (const plot of this.plots.values()) plot.set({ mouseMode: lasso ? 'lasso' : 'panZoom' }); }
+
+  hover(point) {
+    if (point === this.#hovered) return;
+    this.#hovered = point;
+    for (const plot of this.plots.values()) plot.hover(point, { preventEvent: true });
+  }
+
+  select(points) {
+    for (const plot of this.plots.values()) {
+      if (points.length) plot.select([...points], { preventEvent: true });
+      else plot.deselect({ preventEvent: true });
+    }
+  }
+
+  async filter(points) {
+    this.#shown = points === null ? null : new Set(points);
+    for (const plot of this.plots.values()) {
+      if (points === null) await plot.unfilter({ preventEvent: true });
+      else await plot.filter(points, { preventEvent: true });
+    }
+  }
+
+  /** Points of a space inside a polygon, of those that are shown. */
+  within(space, polygon) {
+    const xy = this.#points.get(space), found = [];
+    for (let i = 0; i < xy.length / 2; i++) {
+      if ((this.#shown === null || this.#shown.has(i)) && inside([xy[2 * i], xy[2 * i + 1]], polygon)) found.push(i);
+    }
+    return found;
+  }
+
+  /** Where a point is in the window. */
+  place(space, point) {
+    const plot = this.plots.get(space), box = plot.get('canvas').getBoundingClientRect();
+    const [x, y] = plot.getScreenPosition(point);
+    return [box.left + x, box.top + y];
+  }
+}
