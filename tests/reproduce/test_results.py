@@ -105,7 +105,7 @@ def test_settings_that_change_between_commands_are_kept_apart(tmp_path, monkeypa
 
 
 def test_a_command_names_no_folder_of_the_machine(monkeypatch):
-    from unweave.reproduce import provenance
+    from unweave import provenance
 
     words = ["/usr/bin/unweave", "probe", "/home/me/run", "dtd=/data/dtd", "--out=/tmp/p.json", "a=b", "photos"]
     monkeypatch.setattr("sys.argv", words)
