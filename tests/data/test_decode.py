@@ -127,7 +127,6 @@ def test_images_above_the_limit_are_refused_before_they_are_decompressed(monkeyp
     data = encode(Image.new("1", (20_000, 9_000)), "PNG")
     with pytest.raises(UnreadableImageError, match="pixels"):
         decode(data, 16)
-    assert decode(data, 16, max_pixels=200_000_000).max() == 0
     monkeypatch.setattr(Image.Image, "load", None)  # not even begun
     for source in (data, Image.new("L", (300, 300))):
         with pytest.raises(UnreadableImageError, match="`max_pixels`"):
