@@ -24,7 +24,12 @@ from unweave.search.files import IndexFiles, Manifest
 from unweave.search.ready import make_ready
 
 SPACES = ("content", "spatial", "appearance")
-WEIGHTS = ({"content": 1.0}, {"content": 1.0, "appearance": 1.0}, {"content": 1.0, "appearance": -0.3})
+WEIGHTS = (
+    {"content": 1.0},
+    {"content": 1.0, "appearance": 1.0},
+    {"content": 1.0, "appearance": -0.3},
+    {"content": 1.0, "spatial": 1.0, "appearance": -0.3},
+)
 PACKAGES = {"lance": "lancedb", "qdrant": "qdrant_client"}
 QDRANT_ROWS = 2000
 BLOCK = 20_000
