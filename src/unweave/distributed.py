@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +26,42 @@ def local_world_size() -> int:
         return int(torchrun)
     slurm = os.environ.get("SLURM_NTASKS_PER_NODE", "")
     return min(int(slurm), world_size()) if slurm.isdigit() else world_size()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of several processes this one is."""
+
+    rank: int = 0
+    count: int = 1
+    local_rank: int = 0
+    """Its number among the processes of its machine."""
+
+
+def this_process() -> Place:
+    """This process's place among those that torchrun or Slurm have started, which need not be connected.
+
+    Examples:
+        >>> this_process()
+        Place(rank=0, count=1, local_rank=0)
+    """
+    if started_by_torchrun():
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    elif started_by_slurm():
+        names = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+    else:
+        return Place(rank(), world_size(), rank())
+    return Place(*(int(os.environ[name]) for name in names))
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def started_by_slurm() -> bool:
+    """Whether srun has started this process; a shell inside an allocation is not one of its tasks."""
+    return "SLURM_NTASKS" in os.environ and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
 def broadcast_(tensors: Iterable[Tensor]) -> None:

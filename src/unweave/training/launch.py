@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
 
+from unweave.distributed import started_by_slurm, started_by_torchrun
 from unweave.errors import UnweaveError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def process_counts(devices: int | None, nodes: int | None) -> tuple[int, int]:
         >>> process_counts(None, None)
         (1, 1)
     """
-    started = _started_by_torchrun() or _started_by_slurm()
+    started = _torchrun_counts() or _slurm_counts()
     if started is None:
         return devices or 1, nodes or 1
     launcher, counts = started
@@ -31,16 +32,15 @@ def process_counts(devices: int | None, nodes: int | None) -> tuple[int, int]:
     return counts
 
 
-def _started_by_torchrun() -> tuple[str, tuple[int, int]] | None:
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+def _torchrun_counts() -> tuple[str, tuple[int, int]] | None:
+    if not started_by_torchrun():
         return None
     local, total = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
     return "torchrun", (local, total // local)
 
 
-def _started_by_slurm() -> tuple[str, tuple[int, int]] | None:
-    """Tasks that srun has started; a shell inside an allocation is not one of them."""
-    if "SLURM_NTASKS" not in os.environ or os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive"):
+def _slurm_counts() -> tuple[str, tuple[int, int]] | None:
+    if not started_by_slurm():
         return None
     tasks, nodes = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", "1"))
     if tasks % nodes:
