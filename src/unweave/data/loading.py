@@ -113,10 +113,16 @@ def load_images(
 
 
 class StreamedImages:
-    """Images decoded each time they are used, by worker processes that prefetch."""
+    """Images decoded each time they are used, by worker processes that prefetch.
 
-    def __init__(self, source: Source, decoder: Decoder, workers: int, unreadable: UnreadableImages) -> None:
+    An image that cannot be read is replaced by the next readable one, without ``substitute`` by zeros.
+    """
+
+    def __init__(
+        self, source: Source, decoder: Decoder, workers: int, unreadable: UnreadableImages, *, substitute: bool = True
+    ) -> None:
         self.source, self.decoder, self.workers, self.unreadable = source, decoder, workers, unreadable
+        self.substitute = substitute
         self.shape = (decoder.channels, decoder.size, decoder.size)
         self.chunk = max(CHUNK, CHUNK_BYTES // math.prod(self.shape))
 
@@ -130,7 +136,7 @@ class StreamedImages:
 
     def __getitem__(self, index: Tensor) -> Tensor:
         slots = torch.empty(1, len(index), *self.shape, dtype=torch.uint8)
-        self._check(Decoding(self.source, self.decoder, slots)[0, index.tolist()])
+        self._check(Decoding(self.source, self.decoder, slots, substitute=self.substitute)[0, index.tolist()])
         return slots[0].to(index.device)
 
     def batches(self, order: Iterable[Tensor], device: torch.device) -> Iterator[Tensor]:
@@ -161,7 +167,7 @@ class StreamedImages:
         """
         slots = self._slots()
         loader = DataLoader(
-            Decoding(self.source, self.decoder, slots),
+            Decoding(self.source, self.decoder, slots, substitute=self.substitute),
             sampler=_Once(order, len(slots)),
             batch_size=None,
             num_workers=self.workers,
@@ -216,8 +222,8 @@ class Decoding(Dataset[Decoded]):
     passed through a pipe, which is slower.
     """
 
-    def __init__(self, source: Source, decoder: Decoder, slots: Tensor) -> None:
-        self.source, self.decoder, self.slots = source, decoder, slots
+    def __init__(self, source: Source, decoder: Decoder, slots: Tensor, *, substitute: bool = True) -> None:
+        self.source, self.decoder, self.slots, self.substitute = source, decoder, slots, substitute
 
     def __len__(self) -> int:
         return len(self.source)
@@ -227,8 +233,9 @@ class Decoding(Dataset[Decoded]):
         piped = self.slots.is_meta
         images = torch.empty(len(index), *self.slots.shape[2:], dtype=torch.uint8) if piped else self.slots[slot]
         bad: Bad = []
+        candidates = min(NEIGHBOURS, len(self)) if self.substitute else 1
         for row, first in enumerate(index):
-            for ahead in range(min(NEIGHBOURS, len(self))):
+            for ahead in range(candidates):
                 i = (int(first) + ahead) % len(self)
                 try:
                     images[row] = decode_one(self.source, i, self.decoder)
@@ -236,7 +243,9 @@ class Decoding(Dataset[Decoded]):
                 except UnreadableImageError as error:
                     bad.append((i, str(error)))
             else:
-                return Decoded(slot, row, None, bad, lost=True)
+                if self.substitute:
+                    return Decoded(slot, row, None, bad, lost=True)
+                images[row] = 0
         return Decoded(slot, len(index), images.numpy() if piped else None, bad, lost=False)
 
 
