@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unweave.data.sources.remote import find_parquet, is_address
 from unweave.errors import UnweaveError
 
 if TYPE_CHECKING:
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def check_exists(data: str, root: str | None = None) -> None:
-    """Raises where DATA names nothing, before anything slow is imported or read."""
+    """Raises where DATA names nothing, before anything slow is imported or read; addresses are not looked up."""
+    if is_address(data):
+        return
     if root is not None:
         if not Path(root).expanduser().is_dir():
             raise UnweaveError(f"`root` {root}: there is no such folder")
@@ -28,17 +31,21 @@ def open_source(
     image_column: str | None = None,
     label_column: str | None = None,
     channels: int = 3,
+    random_access: bool = True,
 ) -> "Source":
     """Opens images for training or embedding.
 
     Args:
         data: a folder of images, a data set that Hugging Face's library saved to a folder, Parquet files, a CSV file of
-            paths and labels, a glob, a list of paths, a map-style ``Dataset``, a ``DataLoader`` of one, or a
-            ``Source``.
+            paths and labels, a glob, a list of paths, a map-style ``Dataset``, a ``DataLoader`` of one, a ``Source``,
+            or the address of Parquet files, a folder of them or a pattern on a file system that pyarrow knows
+            (s3://bucket/photos, gs://…, hdfs://…, file://…).
         root: folder of a torchvision data set, if ``data`` is its name.
         image_column: the column of images or of their paths, in tables.
         label_column: the column of labels, in tables.
         channels: with other than 1, 3 or 4 channels, numpy arrays (.npy) in a folder are images.
+        random_access: read Parquet files now, so that images can be read in any order; otherwise their images can only
+            be read in order, as ``embed_images`` does, and need not fit into memory.
 
     Examples:
         >>> import tempfile
@@ -52,19 +59,23 @@ def open_source(
     if not isinstance(data, (str, Path)):
         return _open_object(data)
     text = str(data)
+    columns = (image_column, label_column)
+    if is_address(text):
+        from unweave.data.sources.parquet import ParquetImages
+
+        return ParquetImages(find_parquet(text), *columns, random_access=random_access)
     check_exists(text, None if root is None else str(root))
     path = Path(text).expanduser()
-    columns = (image_column, label_column)
     if root is not None:
         from unweave.data.sources.torchvision import TorchvisionImages
 
         return TorchvisionImages(text, Path(root).expanduser())
     if path.is_dir():
-        return _open_folder(path, columns, arrays=channels not in (1, 3, 4))
+        return _open_folder(path, columns, arrays=channels not in (1, 3, 4), random_access=random_access)
     files = [path] if path.is_file() else sorted(Path(name) for name in glob.glob(str(path), recursive=True))
     if not files:
         raise UnweaveError(f"no file matches {text!r}")
-    return _open_files(text, files, columns)
+    return _open_files(text, files, columns, random_access=random_access)
 
 
 def is_files(data: Any) -> bool:
@@ -78,7 +89,7 @@ def _is_source(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("read", "name", "check", "labels"))
 
 
-def _open_folder(path: Path, columns: tuple[str | None, str | None], *, arrays: bool) -> "Source":
+def _open_folder(path: Path, columns: tuple[str | None, str | None], *, arrays: bool, random_access: bool) -> "Source":
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
         from unweave.data.sources.parquet import SavedDatasetImages
 
@@ -88,17 +99,19 @@ def _open_folder(path: Path, columns: tuple[str | None, str | None], *, arrays: 
     folder = FolderImages(path, arrays=arrays)
     if len(folder) or not folder.others[".parquet"]:
         return folder.or_error()
-    return _open_files(str(path), sorted(path.rglob("*.parquet")), columns)
+    return _open_files(str(path), sorted(path.rglob("*.parquet")), columns, random_access=random_access)
 
 
-def _open_files(text: str, files: list[Path], columns: tuple[str | None, str | None]) -> "Source":
+def _open_files(
+    text: str, files: list[Path], columns: tuple[str | None, str | None], *, random_access: bool
+) -> "Source":
     from unweave.data.decode import ARRAYS, SUFFIXES
 
     kinds = {file.suffix.lower() for file in files if file.is_file()}
     if kinds == {".parquet"}:
         from unweave.data.sources.parquet import ParquetImages
 
-        return ParquetImages(files, *columns)
+        return ParquetImages(files, *columns, random_access=random_access)
     if kinds <= {".csv", ".tsv"} and len(files) == 1:
         from unweave.data.sources.parquet import CsvImages
 

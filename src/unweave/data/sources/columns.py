@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ LARGEST = 2**31
 
 
 @contextmanager
-def reading(file: Path | str) -> Iterator[None]:
+def reading(file: object) -> Iterator[None]:
     """Turns errors of Arrow and of the file system into one line that names the file."""
     try:
         yield
@@ -42,7 +41,7 @@ class Columns:
     names: list[str] | None
 
 
-def find_columns(file: Path | str, schema: pa.Schema, image: str | None, label: str | None) -> Columns:
+def find_columns(file: object, schema: pa.Schema, image: str | None, label: str | None) -> Columns:
     """The columns to read: those asked for, or those that metadata, types and names suggest."""
     names = list(schema.names)
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
@@ -66,7 +65,7 @@ def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
     return {name: feature for name, feature in features.items() if isinstance(feature, dict)}
 
 
-def _image_column(file: Path | str, schema: pa.Schema, features: dict[str, dict[str, Any]], asked: str | None) -> str:
+def _image_column(file: object, schema: pa.Schema, features: dict[str, dict[str, Any]], asked: str | None) -> str:
     def has_bytes(name: str) -> bool:
         kind = schema.field(name).type
         if pa.types.is_struct(kind):
@@ -92,7 +91,7 @@ def _image_column(file: Path | str, schema: pa.Schema, features: dict[str, dict[
 
 
 def _label_column(
-    file: Path | str, schema: pa.Schema, features: dict[str, dict[str, Any]], asked: str | None
+    file: object, schema: pa.Schema, features: dict[str, dict[str, Any]], asked: str | None
 ) -> str | None:
     if asked is not None and asked not in schema.names:
         raise UnweaveError(f"`label_column` {asked}: the columns of {file} are {_list(schema.names)}")

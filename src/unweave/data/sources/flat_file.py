@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from unweave.data.sources.remote import StoredFile
 from unweave.errors import UnweaveError
 from unweave.files import locked
 
-Rows = Callable[[Path], Iterator[tuple[bytes | None, str | None]]]
+Rows = Callable[[Path | StoredFile], Iterator[tuple[bytes | None, str | None]]]
 """The bytes and the path of every row of a file."""
 
 
@@ -48,9 +49,9 @@ class FlatFile:
         return self._paths[i].as_py()
 
 
-def flat_file(files: Sequence[Path], column: str, needed: int, rows: Rows) -> FlatFile:
+def flat_file(files: Sequence[Path | StoredFile], column: str, needed: int, rows: Rows) -> FlatFile:
     """Opens the flat file of these Parquet files, after writing it if it does not exist."""
-    about = [f"{file.resolve()} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+    about = [_version(file) for file in files]
     name = hashlib.sha256("\n".join([column, *about]).encode()).hexdigest()[:16]
     home = Path(tempfile.gettempdir()) / f"unweave-{os.getuid()}"
     try:
@@ -65,7 +66,14 @@ def flat_file(files: Sequence[Path], column: str, needed: int, rows: Rows) -> Fl
         raise UnweaveError(f"the images cannot be copied to {home}: {error.strerror}; set TMPDIR") from None
 
 
-def _write(folder: Path, files: Sequence[Path], needed: int, rows: Rows) -> None:
+def _version(file: Path | StoredFile) -> str:
+    """Another text once the file has changed."""
+    if isinstance(file, StoredFile):
+        return f"{file} {file.size} {file.changed}"
+    return f"{file.resolve()} {file.stat().st_size} {file.stat().st_mtime_ns}"
+
+
+def _write(folder: Path, files: Sequence[Path | StoredFile], needed: int, rows: Rows) -> None:
     if needed > (free := shutil.disk_usage(folder.parent).free):
         raise UnweaveError(
             f"the Parquet files hold {needed / 2**30:.1f} GB of encoded images, more than fits into memory; a copy "
