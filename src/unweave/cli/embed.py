@@ -26,7 +26,7 @@ def embed(
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")],
     /,
     *,
-    out: Path,
+    out: Annotated[str, tyro.conf.arg(metavar="PATH")],
     root: str | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
@@ -34,10 +34,13 @@ def embed(
 ) -> None:
     """Write h and the embedding in every space of every image to a Parquet or CSV file, with its path and class.
 
+    A folder gets several Parquet files. The same command resumes it, and under torchrun or srun the processes share
+    the images.
+
     Args:
         run: Folder of a run or of an export.
-        data: Images, as for `unweave train`.
-        out: The file, .parquet (a list for each space) or .csv (a column for each number).
+        data: Images, as for `unweave train`; also Parquet files at s3://, gs://, hdfs:// and file:// addresses.
+        out: A file, .parquet (a list for each space) or .csv (a column for each number), or a folder: FOLDER/.
         root: Folder of a torchvision data set, if DATA is its name.
         image_column: Column of the images, if a table has several.
         label_column: Column of the labels.
@@ -49,21 +52,36 @@ def embed(
     check_exists(data, root)
     from unweave.console import ProgressBar, message_console
     from unweave.data import open_source
-    from unweave.errors import printable
+    from unweave.distributed import this_process
+    from unweave.errors import UnweaveError, printable
     from unweave.inference import embed_images, load
     from unweave.inference.embed import usable_device
+    from unweave.inference.folder import EmbeddingFolder, check_folder, is_folder
     from unweave.inference.tables import check_output
 
+    place = this_process()
     usable_device(settings.device)
-    check_output(out)
+    if is_folder(out):
+        check_folder(Path(out))
+    elif place.count > 1:
+        raise UnweaveError(f"`out` {out} is a file, but there are {place.count} processes: name a folder")
+    else:
+        check_output(Path(out))
     model = load(run)
     source = open_source(
-        data, root=root, image_column=image_column, label_column=label_column, channels=model.input_shape[0]
-    )
-    with ProgressBar(len(source), 0, "embedding", show=True, step="image") as bar:
+        data, root=root, image_column=image_column, label_column=label_column, channels=model.input_shape[0],
+        random_access=False,
+    )  # fmt: skip
+    with ProgressBar(len(source), 0, "embedding", show=place.rank == 0, step="image") as bar:
         unreadable = embed_images(model, source, out, config=settings, on_progress=bar.advance)
     console = message_console()
-    console.print(f"{len(source) - len(unreadable):,} images in {out}: {', '.join(model.outputs)}")
+    folder = EmbeddingFolder.open(Path(out)) if is_folder(out) else None
+    if folder is not None and not folder.complete:
+        count = f"{len(folder.finished())} of {folder.count} files of {out} are complete"
+        console.print(f"process {place.rank} of {place.count} has finished: {count}")
+        return
+    rows = len(source) - len(unreadable) if folder is None else folder.rows()
+    console.print(f"{rows:,} images in {out}: {', '.join(model.outputs)}")
     for name, reason in list(unreadable.found.values())[:10]:
         console.print(f"not readable: {printable(name)}: {reason}")
     if len(unreadable) > 10:

@@ -44,7 +44,7 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
     "sprite-spaces": sprite_spaces,
     "sprites": sprites,
 }
-OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only")
+OTHER_FLAGS = ("out", "preset", "config", "device", "onnx", "mode", "only", "dtype", "overwrite")
 """Flags that are not settings of a configuration."""
 DESCRIPTION = """Learn one embedding space for content and one for each style you can augment.
 

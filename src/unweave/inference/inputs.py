@@ -26,6 +26,7 @@ from unweave.data.loading import StreamedImages
 from unweave.data.resources import default_workers
 from unweave.data.sources import is_files, open_source
 from unweave.data.sources.base import Source
+from unweave.data.sources.remote import is_address
 from unweave.data.unreadable import UnreadableImageError, UnreadableImages
 from unweave.errors import UnweaveError, printable
 
@@ -39,6 +40,8 @@ def is_one_image(images: Any) -> bool:
     """Whether ``images`` is a single image."""
     if isinstance(images, (str, Path)):
         path = Path(images).expanduser()
+        if is_address(str(images)):
+            return False
         many = path.is_dir() or path.suffix.lower() in TABLES or (glob.has_magic(str(images)) and not path.exists())
         return not many
     if isinstance(images, (np.ndarray, Tensor)):
