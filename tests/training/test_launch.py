@@ -1,11 +1,14 @@
 import pytest
 
+from unweave.distributed import Place, this_process
 from unweave.errors import UnweaveError
 from unweave.training import LaunchConfig
 from unweave.training.launch import process_counts
 
-TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"}
-SLURM = {"SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8", "RANK": "5", "LOCAL_RANK": "1"}
+SLURM = {
+    "SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "5", "SLURM_LOCALID": "1",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +20,7 @@ def _bare(monkeypatch):
 def test_without_a_launcher():
     assert process_counts(None, None) == (1, 1)
     assert process_counts(8, 4) == (8, 4)
+    assert this_process() == Place(0, 1, 0)
 
 
 @pytest.mark.parametrize("environment", [TORCHRUN, SLURM])
@@ -25,6 +29,7 @@ def test_torchrun_and_slurm_determine_the_number_of_processes(monkeypatch, envir
         monkeypatch.setenv(name, value)
     assert process_counts(None, None) == (4, 2)
     assert process_counts(4, 2) == (4, 2)
+    assert this_process() == Place(rank=5, count=8, local_rank=1)
     with pytest.raises(UnweaveError, match=r"`devices` is 3, but .* has started 4"):
         process_counts(3, None)
 
@@ -33,6 +38,7 @@ def test_a_shell_inside_a_slurm_allocation_is_not_a_task(monkeypatch):
     for name, value in {**SLURM, "SLURM_JOB_NAME": "bash"}.items():
         monkeypatch.setenv(name, value)
     assert process_counts(None, None) == (1, 1)
+    assert this_process() == Place(0, 1, 0)
 
 
 def test_tasks_that_do_not_divide(monkeypatch):

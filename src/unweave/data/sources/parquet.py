@@ -164,7 +164,8 @@ class ParquetImages(TableImages):
 
     def _window(self, chunks: list[pa.Array], start: int) -> "ParquetImages":
         window = copy.copy(self)
-        window._images, window._random_access = _Window(ArrowColumn([pa.chunked_array(chunks)]), start), True
+        columns = [pa.chunked_array([chunk]) for chunk in chunks]  # the types of files may differ, as null and text
+        window._images, window._random_access = _Window(ArrowColumn(columns), start), True
         return window
 
 

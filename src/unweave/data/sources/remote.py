@@ -59,13 +59,11 @@ def find_parquet(address: str) -> list[StoredFile]:
     Raises:
         UnweaveError: the file system cannot be reached, or there are none.
     """
-    from pyarrow import fs
-
     from unweave.data.sources.columns import reading
 
     shown, scheme = without_secrets(address), address.partition("://")[0].lower()
     with reading(shown):
-        filesystem, path = fs.FileSystem.from_uri(_patient(address, scheme))
+        filesystem, path = _connect(_patient(address, scheme))
         found = list(_matching(filesystem, path))
     if not found:
         raise UnweaveError(f"there are no Parquet files at {shown}")
@@ -98,6 +96,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
     words = re.split(r"(\*\*/|\*\*|\*)", pattern)
     return re.compile("".join(parts.get(word) or re.escape(word) for word in words))
+
+
+def _connect(address: str) -> "tuple[fs.FileSystem, str]":
+    """The file system of an address, and the path on it."""
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(address)
 
 
 def _patient(address: str, scheme: str) -> str:
