@@ -57,7 +57,7 @@ def test_the_flags_on_a_page_exist(page, capsys):
             assert re.search(rf"{flag}\b", listed), f"{' '.join(words)}: {flag}"
 
 
-@pytest.mark.parametrize("name", ["views.py", "step.py", "training.py"])
+@pytest.mark.parametrize("name", ["views.py", "step.py", "training.py", "embed.py"])
 def test_benchmarks_run(name, tmp_path, monkeypatch):
     run_script(ROOT / "benchmarks" / name, "--quick", "--out", str(tmp_path / "out.json"), monkeypatch=monkeypatch)
     assert (tmp_path / "out.json").stat().st_size > 100
