@@ -47,7 +47,7 @@ def this_process() -> Place:
     """
     if started_by_torchrun():
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    elif started_by_slurm():
+    elif started_by_slurm() and "SLURM_PROCID" in os.environ:  # not in the shell of salloc
         names = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
     else:
         return Place(rank(), world_size(), rank())

@@ -18,7 +18,7 @@ from unweave.data.sources import parquet, remote
 from unweave.data.sources.remote import StoredFile, without_secrets
 from unweave.data.unreadable import UnreadableImageError
 from unweave.errors import UnweaveError
-from unweave.inference import export_model
+from unweave.inference import embed_images, export_model
 
 ROWS = (7, 1, 12)
 """Rows of each file."""
@@ -199,6 +199,15 @@ def test_an_address_is_embedded_in_portions_as_its_files_are(local, tmp_path, mo
     assert table.equals(pq.read_table(tmp_path / "b.parquet"))
     features = uw.load(tmp_path / "run").embed(address, batch_size=3, workers=0)
     assert [row.as_py() for row in table["content"]] == features["content"].tolist()
+
+
+def test_a_file_that_vanishes_while_images_are_embedded_is_one_line(local, tmp_path):
+    source = open_source(local, random_access=False)
+    (local / "deep" / "c.parquet").unlink()
+    with pytest.raises(UnweaveError, match=r"c\.parquet cannot be read") as error:
+        embed_images(small_model(), source, tmp_path / "z.parquet", workers=0, device="cpu", batch_size=2)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.glob("*z.parquet*"))
 
 
 def test_training_and_embedding_recognise_sources_alike(local):

@@ -75,13 +75,14 @@ def embed(
     with ProgressBar(len(source), 0, "embedding", show=place.rank == 0, step="image") as bar:
         unreadable = embed_images(model, source, out, config=settings, on_progress=bar.advance)
     console = message_console()
-    folder = EmbeddingFolder.open(Path(out)) if is_folder(out) else None
-    if folder is not None and not folder.complete:
-        count = f"{len(folder.finished())} of {folder.count} files of {out} are complete"
-        console.print(f"process {place.rank} of {place.count} has finished: {count}")
-        return
-    rows = len(source) - len(unreadable) if folder is None else folder.rows()
-    console.print(f"{rows:,} images in {out}: {', '.join(model.outputs)}")
+    if is_folder(out):
+        folder = EmbeddingFolder.open(Path(out))
+        if not folder.complete:
+            count = f"{len(folder.finished())} of {folder.count} files of {out} are complete"
+            console.print(f"process {place.rank} of {place.count} has finished: {count}")
+            return
+        folder.add_unreadable(unreadable)  # of processes that have finished since
+    console.print(f"{len(source) - len(unreadable):,} images in {out}: {', '.join(model.outputs)}")
     for name, reason in list(unreadable.found.values())[:10]:
         console.print(f"not readable: {printable(name)}: {reason}")
     if len(unreadable) > 10:

@@ -146,7 +146,7 @@ def _embed_to_folder(embedding: _Embedding, out: Path, on_progress: Callable[[in
     on_progress(folder.images_done())
     folder.add_unreadable(unreadable)  # of the other processes
     unreadable.require_few()
-    if folder.complete and not folder.rows():
+    if len(unreadable) == folder.images:
         raise UnweaveError("none of the images can be read")
 
 

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
 
 from unweave._version import __version__
-from unweave.data.sources.columns import reading
 from unweave.data.unreadable import UnreadableImages
 from unweave.describe import describe, differences
 from unweave.distributed import Place, this_process
@@ -116,7 +114,7 @@ class EmbeddingFolder:
     @property
     def complete(self) -> bool:
         """Whether all files exist."""
-        return all(self.file(part).is_file() for part in range(self.count))
+        return len(self.finished()) == self.count
 
     def numbers(self, part: int) -> range:
         """The numbers of the images of a part."""
@@ -128,23 +126,17 @@ class EmbeddingFolder:
 
     def finished(self) -> list[int]:
         """The parts whose files exist."""
-        return [part for part in range(self.count) if self.file(part).is_file()]
+        present = set(os.listdir(self.path))  # one request, however many files there are
+        return [part for part in range(self.count) if self.file(part).name in present]
 
     def share(self, place: Place) -> list[int]:
         """The parts of one of several processes whose files do not exist."""
-        return [part for part in range(place.rank, self.count, place.count) if not self.file(part).is_file()]
+        finished = set(self.finished())
+        return [part for part in range(place.rank, self.count, place.count) if part not in finished]
 
     def images_done(self) -> int:
         """The number of images of the files that exist, unreadable ones included."""
         return sum(len(self.numbers(part)) for part in self.finished())
-
-    def rows(self) -> int:
-        """The number of rows of the files that exist."""
-        total = 0
-        for part in self.finished():
-            with reading(self.file(part)):
-                total += pq.read_metadata(self.file(part)).num_rows
-        return total
 
     def save_unreadable(self, part: int, unreadable: UnreadableImages) -> None:
         """Lists those images of a part that cannot be read; called before its file appears."""
@@ -158,8 +150,9 @@ class EmbeddingFolder:
 
     def add_unreadable(self, unreadable: UnreadableImages) -> None:
         """Adds the images of finished parts that cannot be read."""
+        present = set(os.listdir(self.path))
         for part in self.finished():
-            if (file := self._unreadable(part)).is_file():
+            if (file := self._unreadable(part)).name in present:
                 unreadable.found.update(UnreadableImages(0, 1.0, file).found)
 
     def _unreadable(self, part: int) -> Path:
