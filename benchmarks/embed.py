@@ -14,6 +14,7 @@ import argparse
 import io
 import itertools
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a few small images and one round, as a test")
     options = parser.parse_args()
-    started = time.perf_counter()
+    started, load = time.perf_counter(), os.getloadavg()[0]
     if options.quick:
         options.images, options.enlarged, options.rounds = 24, 4, 1
     source = None if options.data is None else open_source(options.data)
@@ -168,6 +169,7 @@ def main() -> None:
     report = {
         **provenance("pyarrow", "pillow"),
         "seconds": round(time.perf_counter() - started, 1),
+        "load_of_others": round(load, 2),
         "bytes_of_an_image": {
             "given": sum(map(len, given)) // len(given),
             "enlarged": sum(map(len, large)) // len(large),
