@@ -98,6 +98,22 @@ def faults_row(text, campaign):
     return f"| {text} | {{:,d}} | {{:d}} |", [(FAULTS, f"{chosen}['trials']"), (FAULTS, f"{chosen}['failures']")]
 
 
+SEARCH, EXPLORE, EMBED = (f"results/benchmarks/{name}.json" for name in ("search", "explore", "embed"))
+
+
+def search_row(store, rows, label):
+    chosen = f"[r for r in rows if (r['store'], r['rows']) == ('{store}', {rows})][0]"
+    text = f"| {store} | {label} | {{:.0f}} | {{:.0f}} | {{:.2f}} | {{:.1f}} | {{:,.0f}} |"
+    queries = [f"max(q['{key}'] for q in {chosen}['queries'])" for key in ("milliseconds", "milliseconds_p95")]
+    worst = f"min(q['recall'] for q in {chosen}['queries'])"
+    values = [*queries, worst, f"{chosen}['build_seconds']", f"{chosen}['megabytes']"]
+    return text, [(SEARCH, value) for value in values]
+
+
+def small_images(function, key):
+    return EMBED, f"{function}(r['{key}'] for r in rows if r['size'] == 64)"
+
+
 def probes_range(function, device):
     return PROBES, f"{function}(r['times_faster'] for r in rows if r['device'] == '{device}' and 'times_faster' in r)"
 
@@ -259,6 +275,18 @@ BENCHMARKS = [
     faults_row("a damaged file of a run", "run_files"),
     faults_row("hostile file names", "names"),
     faults_row("wrong flags", "flags"),
+    search_row("exact", 100_000, "100,000"),
+    search_row("exact", 1_000_000, "1,000,000"),
+    search_row("lance", 100_000, "100,000"),
+    search_row("lance", 1_000_000, "1,000,000"),
+    (
+        "search is {:.0f} ms where each user pauses for a second, and {:.0f} ms without pauses",
+        [(EXPLORE, f"rows[{i}]['search']['p95_ms']") for i in (0, 1)],
+    ),
+    (
+        "{:.2f} to {:.2f} of the rate of decoding alone, {:.2f} to {:.2f} of decoding and network",
+        [small_images(f, key) for key in ("of_decoding", "of_both") for f in ("min", "max")],
+    ),
     views_row("NVIDIA H200", "cuda", 224),
     views_row("NVIDIA H200", "cuda", 64),
     views_row("2 CPU cores", "cpu", 224),
