@@ -284,7 +284,7 @@ BENCHMARKS = [
         [(EXPLORE, f"rows[{i}]['search']['p95_ms']") for i in (0, 1)],
     ),
     (
-        "{:.2f} to {:.2f} of the rate of decoding alone, {:.2f} to {:.2f} of decoding and network",
+        "{:.2f} to {:.2f} of the rate of decoding alone, and {:.2f} to {:.2f} of the rate of decoding",
         [small_images(f, key) for key in ("of_decoding", "of_both") for f in ("min", "max")],
     ),
     views_row("NVIDIA H200", "cuda", 224),
