@@ -81,6 +81,24 @@ def test_spaces_share_the_backbone_and_nothing_else():
     assert all(p.grad is not None for p in encoder.backbone.parameters())
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+def test_a_fraction_of_the_style_gradient_reaches_the_backbone(fraction):
+    def gradients(style_gradient, space):
+        torch.manual_seed(0)
+        backbone = nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+        encoder = Encoder(backbone, ("content", "color"), dim=3, depth=1, feature_dim=5, style_gradient=style_gradient)
+        images = torch.rand(4, 3, 2, 2)
+        out = encoder(images)
+        out[space].square().sum().backward()
+        return out[space], backbone[1].weight.grad, encoder.projectors[space][0].weight.grad
+
+    for space, expected in (("content", 1.0), ("color", fraction)):
+        whole, part = gradients(1.0, space), gradients(fraction, space)
+        assert torch.equal(whole[0], part[0])
+        assert torch.allclose(part[1], expected * whole[1], atol=1e-6)
+        assert torch.equal(part[2], whole[2])
+
+
 def test_one_projector_split_by_fractions():
     encoder = Encoder(SmallConvNet(64), SPACES, dim=10, hidden=8, split={"content": 0.5, "color": 0.2, "spatial": 0.3})
     out = encoder(IMAGES)

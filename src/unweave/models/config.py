@@ -29,9 +29,12 @@ class EncoderConfig:
     """Width of each projector."""
     depth: int = 2
     """Linear layers of each projector."""
+    style_gradient: float = 1.0
+    """Fraction of the style spaces' gradient that reaches the backbone."""
 
     def __post_init__(self) -> None:
         require(self, ">= 1", "dim", "hidden", "depth")
+        require(self, "in [0, 1]", "style_gradient")
 
     def build(
         self,
@@ -56,4 +59,5 @@ class EncoderConfig:
             small_images=self.small_images,
             pretrained=pretrained,
             branches=branches,
+            style_gradient=self.style_gradient,
         )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from unweave.describe import Described
 from unweave.errors import UnweaveError
 from unweave.models.backbones import branch_last_stage, make_backbone
+from unweave.settings import require_number
 
 T = TypeVar("T")
 
@@ -46,6 +47,8 @@ class Encoder(Described, nn.Module):
             of the whole.
         branches: give every space its own copy of a ResNet's last stage, from which its projector reads; h is their
             concatenation (LooC++).
+        style_gradient: the fraction of the style spaces' gradient that reaches the backbone; h then depends less on
+            style, and the projectors are trained as before.
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
@@ -76,6 +79,7 @@ class Encoder(Described, nn.Module):
         depth: int | Mapping[str, int] = 2,
         split: Mapping[str, float] | None = None,
         branches: bool = False,
+        style_gradient: float = 1.0,
         nonnegative: Collection[str] = (),
         feature_dim: int | None = None,
         channels: int = 3,
@@ -99,6 +103,10 @@ class Encoder(Described, nn.Module):
             known = feature_dim or getattr(backbone, "num_features", 0)  # type: ignore[assignment]
             if not known:
                 raise UnweaveError("the size of the backbone's output is not known: set `feature_dim`")
+        require_number("style_gradient", style_gradient, "in [0, 1]")
+        if style_gradient != 1 and split is not None:
+            raise UnweaveError("`style_gradient` needs a projector for each space: remove `split`")
+        self._style_gradient = style_gradient
         if branches and split is not None:
             raise UnweaveError("`branches` gives every space a projector of its own: remove `split`")
         of_projector = int(known)
@@ -134,10 +142,19 @@ class Encoder(Described, nn.Module):
             z = dict(zip(self.spaces, self.projectors["all"](h).split(self._parts, 1), strict=True))
         else:
             features = h.chunk(self._branches, 1) if self._branches > 1 else [h] * len(self.spaces)
-            z = {space: self.projectors[space](part) for space, part in zip(self.spaces, features, strict=True)}
+            z = {
+                space: self.projectors[space](part if space == self.spaces[0] else self._less_gradient(part))
+                for space, part in zip(self.spaces, features, strict=True)
+            }
         for space in self.nonnegative:
             z[space] = to_nonnegative_orthant(z[space])
         return {"h": h, **z}
+
+    def _less_gradient(self, h: Tensor) -> Tensor:
+        """h, with a part of its gradient."""
+        if self._style_gradient == 1 or not torch.is_grad_enabled():
+            return h
+        return h.detach() + self._style_gradient * (h - h.detach())
 
 
 class BothViews(nn.Module):

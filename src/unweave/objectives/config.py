@@ -24,6 +24,12 @@ class ObjectiveConfig:
     """Base method; or one of the baselines LooC, LooC++ and AugSelf in place of the objective."""
     temperature: float = 0.15
     """Temperature τ of SimCLR and of the baselines."""
+    joint_temperature: float | None = None
+    """SimCLR's temperature in the joint entropy; by default the same."""
+    content_pairs: Literal["own", "all"] = "own"
+    """Pairs on which content's invariance is computed: those that share no group, or all."""
+    entropy: Literal["content+joint", "joint", "per-space"] = "content+joint"
+    """Entropies of the loss: of content and of all spaces together, of all together alone, or of each space."""
     lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
     """How the weight λ of each invariance term is adapted; without styles it is fixed."""
     lambda_lr: float = 1e-3
@@ -34,8 +40,8 @@ class ObjectiveConfig:
     """Fraction of the run before λ begins to change."""
 
     def __post_init__(self) -> None:
-        require_choice(self, "method", "lambda_rule")
-        require(self, "> 0", "temperature")
+        require_choice(self, "method", "content_pairs", "entropy", "lambda_rule")
+        require(self, "> 0", "temperature", "joint_temperature")
         require(self, ">= 0", "lambda_lr", "tolerance")
         require(self, "in [0, 1]", "lambda_warmup")
 
@@ -44,13 +50,15 @@ class ObjectiveConfig:
         from unweave.objectives import DisentangledLoss, FixedWeights
 
         rule = self._lambda_rule(steps) if len(spaces) > 1 else FixedWeights()
-        return DisentangledLoss(self._base(), spaces=spaces, lambda_rule=rule)
+        return DisentangledLoss(
+            self._base(), spaces=spaces, lambda_rule=rule, content_pairs=self.content_pairs, entropy=self.entropy
+        )
 
     def _base(self) -> "BaseMethod":
         from unweave.objectives import BarlowTwins, SimCLR, VICReg
 
         if self.method == "simclr":
-            return SimCLR(self.temperature)
+            return SimCLR(self.temperature, joint_temperature=self.joint_temperature)
         if self.method in ("vicreg", "barlow-twins"):
             return VICReg() if self.method == "vicreg" else BarlowTwins()
         raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
