@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unweave.augment._transform import Params, Size, triton_works
-from unweave.augment.views import Pair, Steps, Views, _where, apply_transforms, pair_kinds
+from unweave.augment.views import Pair, Steps, Views, _where, apply_transforms, draw_uniform, pair_kinds
 from unweave.describe import Described
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
@@ -81,10 +81,8 @@ class LeaveOneOut(Described):
     ) -> Tensor:
         """All that is random about a batch: uniform numbers (n, M + 2, K + M) of the query and the keys."""
         total = start + n if total is None else total
-        source = device if generator is None else generator.device
-        shape = (total, len(self.spaces) + 1, self.views._columns + len(self.views.groups))
-        u = torch.rand(shape, generator=generator, device=source)
-        return u[start : start + n].to(device, non_blocking=True)
+        shape = (len(self.spaces) + 1, self.views._columns + len(self.views.groups))
+        return draw_uniform(total, shape, generator, device, slice(start, start + n))
 
     def parameters(self, u: Tensor, size: Size) -> tuple[list[Params], list[Params]]:
         """The parameters of every transform for the n queries and the n·(M + 1) keys, from ``draw``'s numbers."""

@@ -221,8 +221,7 @@ class Views(Described):
             raise UnweaveError(f"`group` {group!r} is not one of {', '.join(self.groups) or 'no groups'}")
         check_images(images)
         size = (images.shape[-2], images.shape[-1])
-        source = images.device if generator is None else generator.device
-        u = torch.rand(2, len(images), self._columns, generator=generator, device=source).to(images.device)
+        u = draw_uniform(len(images), (2, self._columns), generator, images.device).transpose(0, 1)
         first: Steps = []
         second: Steps = []
         for step in self._steps:
@@ -245,9 +244,9 @@ class Views(Described):
         """All that is random about a batch: uniform numbers (2, n, K + M); with ``all_pairs``, n·(M + 1) rows."""
         repeat = len(self.spaces) if self.all_pairs else 1
         total = start + n if total is None else total
-        source = device if generator is None else generator.device
-        u = torch.rand(total * repeat, 2, self._columns + len(self.groups), generator=generator, device=source)
-        return u[start * repeat : (start + n) * repeat].transpose(0, 1).to(device, non_blocking=True)
+        shape = (2, self._columns + len(self.groups))
+        rows = slice(start * repeat, (start + n) * repeat)
+        return draw_uniform(total * repeat, shape, generator, device, rows).transpose(0, 1)
 
     def kinds(self, n: int, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
         """The group that each pair shares, created on ``device``: a copy to a GPU could not be captured in a graph."""
@@ -329,6 +328,19 @@ class Views(Described):
             for group, steps in itertools.groupby(self._steps, lambda step: step.group)
         ]
         return "Views(\n" + "\n".join(lines) + "\n)"
+
+
+def draw_uniform(
+    total: int,
+    shape: tuple[int, ...],
+    generator: torch.Generator | None,
+    device: torch.device | str,
+    rows: slice = slice(None),
+) -> Tensor:
+    """Uniform numbers for a batch of ``total`` rows of this shape, drawn where the generator is; some rows of them."""
+    source = device if generator is None else generator.device
+    u = torch.rand(total, *shape, generator=generator, device=source)
+    return u[rows].to(device, non_blocking=True)
 
 
 def apply_transforms(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
