@@ -102,11 +102,17 @@ def _commonest(fit: Tensor, test: Tensor) -> float:
 
 @torch.no_grad()
 def compute_embeddings(
-    encoder: nn.Module, images: Callable[[Tensor], Tensor], index: Tensor, *, batch_size: int = 512
+    encoder: nn.Module,
+    images: Callable[[Tensor], Tensor],
+    index: Tensor,
+    *,
+    batch_size: int = 512,
+    on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Tensor]:
     """h and the embedding in every space of the images with these numbers.
 
-    ``images`` maps an index (n,) to images as the encoder expects them, such as ``views.prepare`` makes.
+    ``images`` maps an index (n,) to images as the encoder expects them, such as ``views.prepare`` makes. ``on_progress``
+    is called with the number of images of each batch that is done.
 
     Examples:
         >>> import unweave as uw
@@ -117,6 +123,10 @@ def compute_embeddings(
     """
     was_training = encoder.training
     encoder.eval()
-    parts = [encoder(images(rows)) for rows in index.split(batch_size)]
+    parts = []
+    for rows in index.split(batch_size):
+        parts.append(encoder(images(rows)))
+        if on_progress:
+            on_progress(len(rows))
     encoder.train(was_training)
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

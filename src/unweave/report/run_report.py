@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from unweave import augment as A
 from unweave.console import ProgressBar
 from unweave.errors import UnweaveError
-from unweave.evaluation import SpaceScores, knn_accuracy, sensitivity
+from unweave.evaluation import SpaceScores, compute_embeddings, knn_accuracy, sensitivity
 from unweave.files import write_text
 from unweave.objectives import effective_rank, variance
 from unweave.report.figures import as_png, as_svg, color_of, curves, heat_map, image_grid
@@ -178,17 +178,17 @@ def make_report(
     )
 
 
-@torch.no_grad()
-def embed(
-    model: Model, views: A.Views, images: Tensor, on_progress: Callable[[int], None] = lambda count: None
-) -> dict[str, Tensor]:
+def embed(model: Model, views: A.Views, images: Tensor, on_progress: Callable[[int], None]) -> dict[str, Tensor]:
     """h and the embedding in every space, on the CPU."""
     device = next(model.encoder.parameters()).device
-    parts = []
-    for batch in images.split(256):
-        parts.append({name: z.float().cpu() for name, z in model.encoder(views.prepare(batch.to(device))).items()})
-        on_progress(len(batch))
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    z = compute_embeddings(
+        model.encoder,
+        lambda rows: views.prepare(images[rows].to(device)),
+        torch.arange(len(images)),
+        batch_size=256,
+        on_progress=on_progress,
+    )
+    return {name: value.float().cpu() for name, value in z.items()}
 
 
 def _knn(z: dict[str, Tensor], labels: Tensor | None) -> dict[str, float] | None:
@@ -292,13 +292,12 @@ def _matrix_figure(report: RunReport) -> Any:
     return figure
 
 
-def score_figure(scores: SpaceScores, spaces: Sequence[str] | None = None) -> Any:
+def score_figure(scores: SpaceScores) -> Any:
     """Scores of known factors from each space as a heat map."""
     from matplotlib.figure import Figure
 
-    shown = list(scores.spaces if spaces is None else spaces)
-    figure = Figure(figsize=(6, 0.45 * len(shown) + 0.8), layout="constrained")
-    draw_scores(figure.add_subplot(), scores, shown)
+    figure = Figure(figsize=(6, 0.45 * len(scores.spaces) + 0.8), layout="constrained")
+    draw_scores(figure.add_subplot(), scores, scores.spaces)
     return figure
 
 

@@ -37,7 +37,7 @@ def assess(
     findings = []
     for space in spaces:
         if variance[space] < COLLAPSED:
-            text = f"{space} has collapsed: its variance is {variance[space]:.3f}, and nothing else about it counts"
+            text = f"{space} has collapsed: its variance is {variance[space]:.3f}, so its sensitivity has no meaning"
             findings.append(Finding(space, False, text))
             continue
         for group, value in sensitivity[space].items():
