@@ -23,13 +23,6 @@ BAD = (0, 4, 5, 6, 7, 21)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    out = tmp_path_factory.mktemp("run")
-    export_model(small_model(), out, onnx=False)
-    return out
-
-
-@pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     """Pictures in two classes; some cannot be read."""
     folder = tmp_path_factory.mktemp("pictures")

@@ -14,21 +14,14 @@ import torch
 from PIL import Image
 
 import unweave as uw
-from small_models import photograph, save_pictures, small_model
+from small_models import photograph, save_pictures
 from unweave.cli.main import main
 from unweave.data import open_source, unescape_name
 from unweave.data.sources.base import escape_name
 from unweave.errors import UnweaveError
-from unweave.inference import SpacesModel, embed_images, export_model
+from unweave.inference import SpacesModel, embed_images
 
 NAMES = {"h": 16, "content": 3, "hue": 2}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    out = tmp_path_factory.mktemp("run")
-    export_model(small_model(), out, onnx=False)
-    return out
 
 
 @pytest.fixture(scope="module")
