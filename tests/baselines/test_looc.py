@@ -22,7 +22,7 @@ def test_positives_and_negatives_by_hand():
     query, queue = E1[None], torch.stack([E1, E2, E3, E3])  # of the queue: one e and three 1
     e = math.e
     keys = torch.stack([E1, E2, E1])[None]  # similarities e, 1, e
-    # Content: key 0 is the positive; keys 1 and 2, which content should not tell from it, are not compared.
+    # Content: key 0 is the positive; keys 1 and 2, which content should not distinguish from it, are not compared.
     expected = {0: math.log(e + e + 3) - 1}
     # Space 1: key 1 is the positive, keys 0 and 2 are negatives. Space 2: key 2, against keys 0 and 1.
     expected |= {1: math.log(e + 1 + e + e + 3) - 0, 2: math.log(e + 1 + e + e + 3) - 1}

@@ -67,7 +67,8 @@ class LooC(Described, Objective):
         The first updates have the momentum 1 − 1/t, so that the teacher is the mean of the encoders so far until that
         reaches ``momentum``: a short run does not compare with a teacher that is still close to its random beginning.
         Keys are normalised with the statistics of their own batch, under several GPUs of the global batch, where MoCo
-        shuffles images among GPUs: statistics of few images would tell the keys of a batch from those in the queue.
+        shuffles images among GPUs: by the statistics of few images, the keys of a batch would differ from those in the
+        queue.
 
     Examples:
         >>> import tempfile, unweave as uw, unweave.augment as A

@@ -260,7 +260,7 @@ def read_one(source: Source, i: int) -> Encoded:
 
 @contextmanager
 def watched_workers() -> Iterator[None]:
-    """Turns the error of a worker process that died into one line."""
+    """Turns the error of a worker process that ended unexpectedly into one line."""
     try:
         yield
     except RuntimeError as error:
@@ -268,8 +268,8 @@ def watched_workers() -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())
         raise UnweaveError(
-            f"a worker process that decodes images died ({reason[:120]}), perhaps for lack of memory; use fewer "
-            "`workers`, or 0, or a larger /dev/shm"
+            f"a worker process that decodes images ended unexpectedly ({reason[:120]}), perhaps for lack of memory; "
+            "use fewer `workers`, or 0, or a larger /dev/shm"
         ) from None
 
 

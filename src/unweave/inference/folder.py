@@ -33,7 +33,7 @@ from unweave.settings import identity
 
 MANIFEST = "_manifest.json"
 MOST_PER_FILE = 32_768
-"""Images of a file, unless told: what an interruption can cost each process."""
+"""Images of a file by default: what an interruption can cost each process."""
 
 
 def is_folder(out: str | Path) -> bool:
