@@ -111,8 +111,8 @@ def compute_embeddings(
 ) -> dict[str, Tensor]:
     """h and the embedding in every space of the images with these numbers.
 
-    ``images`` maps an index (n,) to images as the encoder expects them, such as ``views.prepare`` makes. ``on_progress``
-    is called with the number of images of each batch that is done.
+    ``images`` maps an index (n,) to images as the encoder expects them, such as ``views.prepare`` makes.
+    ``on_progress`` is called with the number of images of each batch that is done.
 
     Examples:
         >>> import unweave as uw
