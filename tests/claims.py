@@ -131,6 +131,7 @@ README = [
         "{:d} runs killed or stopped at random moments resume to the same weights; {:,d} damaged files",
         [faults("kills", "terminations"), faults("images", "run_files")],
     ),
+    ("with seed 0, the default, hue from color is {:.2f}", [demo("color", "color", 0)]),
     ("shape (accuracy {:.2f}), color hue ({:.2f})", [demo("content", "shape", 21), demo("color", "color", 21)]),
     (
         "spatial position (r² {:.2f}); shape from spatial {:.2f} at most (chance {:.2f}), hue from content {:.2f}",
