@@ -25,15 +25,21 @@ class EncoderConfig:
     """Give a ResNet the stem for 32-pixel images: a 3×3 convolution without stride, no pooling."""
     dim: int = 128
     """Dimensions of each space."""
+    style_dim: int | None = None
+    """Dimensions of each style space; by default as many as content's."""
     hidden: int = 2048
     """Width of each projector."""
     depth: int = 2
     """Linear layers of each projector."""
     style_gradient: float = 1.0
     """Fraction of the style spaces' gradient that reaches the backbone."""
+    style_layers: tuple[str, ...] = ()
+    """Modules of the backbone whose feature maps the style projectors read besides h, such as layer2 of a ResNet."""
+    style_grid: int = 1
+    """Side of the grid to which these feature maps are averaged."""
 
     def __post_init__(self) -> None:
-        require(self, ">= 1", "dim", "hidden", "depth")
+        require(self, ">= 1", "dim", "style_dim", "hidden", "depth", "style_grid")
         require(self, "in [0, 1]", "style_gradient")
 
     def build(
@@ -51,7 +57,7 @@ class EncoderConfig:
         return Encoder(
             self.backbone,
             spaces,
-            dim=self.dim,
+            dim={space: (number and self.style_dim) or self.dim for number, space in enumerate(spaces)},
             hidden=self.hidden,
             depth=self.depth,
             channels=channels,
@@ -60,4 +66,6 @@ class EncoderConfig:
             pretrained=pretrained,
             branches=branches,
             style_gradient=self.style_gradient,
+            style_layers=self.style_layers,
+            style_grid=self.style_grid,
         )

@@ -1,9 +1,11 @@
 """images ─► backbone ─► h ─► one projector for each space ─► z (paper, section 3.2)."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unweave.describe import Described
@@ -49,6 +51,9 @@ class Encoder(Described, nn.Module):
             concatenation (LooC++).
         style_gradient: the fraction of the style spaces' gradient that reaches the backbone; h then depends less on
             style, and the projectors are trained as before.
+        style_layers: names of modules of the backbone, such as ``("layer2", "layer3")`` of a ResNet, whose feature maps the
+            style projectors read besides h: they keep what h discards, such as position and color.
+        style_grid: side of the grid to which these feature maps are averaged; 1 for one mean per channel.
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
@@ -80,6 +85,8 @@ class Encoder(Described, nn.Module):
         split: Mapping[str, float] | None = None,
         branches: bool = False,
         style_gradient: float = 1.0,
+        style_layers: Sequence[str] = (),
+        style_grid: int = 1,
         nonnegative: Collection[str] = (),
         feature_dim: int | None = None,
         channels: int = 3,
@@ -104,16 +111,19 @@ class Encoder(Described, nn.Module):
             if not known:
                 raise UnweaveError("the size of the backbone's output is not known: set `feature_dim`")
         require_number("style_gradient", style_gradient, "in [0, 1]")
-        if style_gradient != 1 and split is not None:
-            raise UnweaveError("`style_gradient` needs a projector for each space: remove `split`")
+        if split is not None:
+            given = {"style_gradient": style_gradient != 1, "style_layers": bool(style_layers), "branches": branches}
+            for name in (name for name, is_given in given.items() if is_given):
+                raise UnweaveError(f"`{name}` needs a projector for each space: remove `split`")
+        if branches and style_layers:
+            raise UnweaveError("`branches` gives every space features of its own: remove `style_layers`")
         self._style_gradient = style_gradient
-        if branches and split is not None:
-            raise UnweaveError("`branches` gives every space a projector of its own: remove `split`")
         of_projector = int(known)
         self._branches = len(self.spaces) if branches else 1
         if branches:
             branch_last_stage(self.backbone, self._branches)
         self.feature_dim = of_projector * self._branches
+        self._taps: FeatureMaps | None = None
         self._parts: list[int] | None = None
         if split is not None:
             self._parts = _split(split, self.spaces, dim)
@@ -125,8 +135,13 @@ class Encoder(Described, nn.Module):
                 _per_space(name, value, self.spaces)
                 for name, value in (("dim", dim), ("hidden", hidden), ("depth", depth))
             )
+            sizes_in = dict.fromkeys(self.spaces, of_projector)
+            if style_layers:
+                self._taps = FeatureMaps(self.backbone, style_layers, style_grid)
+                of_style = of_projector + self._taps.features(channels, image_size or 64)
+                sizes_in |= dict.fromkeys(self.spaces[1:], of_style)
             self.projectors = nn.ModuleDict(
-                {s: projector(of_projector, hiddens[s], depths[s], dims[s]) for s in self.spaces}
+                {s: projector(sizes_in[s], hiddens[s], depths[s], dims[s]) for s in self.spaces}
             )
             self.dims = dims
 
@@ -141,20 +156,65 @@ class Encoder(Described, nn.Module):
         if self._parts is not None:
             z = dict(zip(self.spaces, self.projectors["all"](h).split(self._parts, 1), strict=True))
         else:
-            features = h.chunk(self._branches, 1) if self._branches > 1 else [h] * len(self.spaces)
-            z = {
-                space: self.projectors[space](part if space == self.spaces[0] else self._less_gradient(part))
-                for space, part in zip(self.spaces, features, strict=True)
-            }
+            content, *styles = self._projector_inputs(h)
+            inputs = [content, *map(self._less_gradient, styles)]
+            z = {space: self.projectors[space](x) for space, x in zip(self.spaces, inputs, strict=True)}
         for space in self.nonnegative:
             z[space] = to_nonnegative_orthant(z[space])
         return {"h": h, **z}
+
+    def _projector_inputs(self, h: Tensor) -> Sequence[Tensor]:
+        """What the projector of each space reads."""
+        if self._branches > 1:
+            return h.chunk(self._branches, 1)
+        of_style = h if self._taps is None else torch.cat([h, self._taps.take()], 1)
+        return [h, *[of_style] * (len(self.spaces) - 1)]
 
     def _less_gradient(self, h: Tensor) -> Tensor:
         """h, with a part of its gradient."""
         if self._style_gradient == 1 or not torch.is_grad_enabled():
             return h
         return h.detach() + self._style_gradient * (h - h.detach())
+
+
+class FeatureMaps:
+    """Keeps the feature maps of some modules of a backbone as it computes them, averaged to a grid.
+
+    Examples:
+        >>> network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten())
+        >>> maps = FeatureMaps(network, ("0",), grid=2)
+        >>> h = network(torch.rand(5, 3, 8, 8))
+        >>> maps.take().shape
+        torch.Size([5, 16])
+    """
+
+    def __init__(self, backbone: nn.Module, layers: Sequence[str], grid: int) -> None:
+        require_number("style_grid", grid, ">= 1")
+        self._backbone, self._layers, self._grid = backbone, tuple(layers), grid
+        self._kept: dict[str, Tensor] = {}
+        modules = dict(backbone.named_modules())
+        for layer in self._layers:
+            if layer not in modules:
+                known = ", ".join(name for name, _ in backbone.named_children())
+                raise UnweaveError(f"`style_layers`: the backbone has no module {layer!r}; there are {known}")
+            modules[layer].register_forward_hook(partial(self._keep, layer))
+
+    def _keep(self, layer: str, module: nn.Module, inputs: object, output: Tensor) -> None:
+        if not isinstance(output, Tensor) or output.ndim != 4:
+            raise UnweaveError(f"`style_layers`: the output of {layer!r} is not a feature map (n, c, h, w)")
+        self._kept[layer] = F.adaptive_avg_pool2d(output, self._grid).flatten(1)
+
+    def take(self) -> Tensor:
+        """The maps of the backbone's last call (n, d), side by side; each can be taken once."""
+        return torch.cat([self._kept.pop(layer) for layer in self._layers], 1)
+
+    @torch.no_grad()
+    def features(self, channels: int, image_size: int) -> int:
+        """d, found with one image."""
+        was_training = self._backbone.training
+        self._backbone.eval()(torch.zeros(1, channels, image_size, image_size))
+        self._backbone.train(was_training)
+        return self.take().shape[1]
 
 
 class BothViews(nn.Module):

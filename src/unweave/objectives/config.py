@@ -26,50 +26,69 @@ class ObjectiveConfig:
     """Temperature τ of SimCLR and of the baselines."""
     joint_temperature: float | None = None
     """SimCLR's temperature in the joint entropy; by default the same."""
+    joint_own_view: bool = False
+    """In SimCLR's joint entropy, count the other view of the same image as a negative: only style separates the two."""
     content_pairs: Literal["own", "all"] = "own"
     """Pairs on which content's invariance is computed: those that share no group, or all."""
     entropy: Literal["content+joint", "joint", "per-space"] = "content+joint"
     """Entropies of the loss: of content and of all spaces together, of all together alone, or of each space."""
     lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
     """How the weight λ of each invariance term is adapted; without styles it is fixed."""
+    content_lambda: float | None = None
+    """First λ of content; by default the method's standard weight."""
+    style_lambda: float | None = None
+    """First λ of every style space; by default the method's standard weight."""
     lambda_lr: float = 1e-3
     """Step size η of λ; with the geometric rule, its growth per step."""
     tolerance: float = 1e-3
     """Invariance gap ε below which λ does not grow."""
     lambda_warmup: float = 0.1
     """Fraction of the run before λ begins to change."""
+    independence: float = 0.0
+    """Weight of a penalty on the dependence of each style space on content (HSIC); it starts with the change of λ."""
 
     def __post_init__(self) -> None:
         require_choice(self, "method", "content_pairs", "entropy", "lambda_rule")
         require(self, "> 0", "temperature", "joint_temperature")
-        require(self, ">= 0", "lambda_lr", "tolerance")
+        require(self, ">= 0", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence")
         require(self, "in [0, 1]", "lambda_warmup")
 
     def build(self, spaces: Sequence[str], steps: int) -> "DisentangledLoss":
         """The objective for a run of this many steps."""
-        from unweave.objectives import DisentangledLoss, FixedWeights
+        from unweave.objectives import DisentangledLoss, Independence
 
-        rule = self._lambda_rule(steps) if len(spaces) > 1 else FixedWeights()
+        warmup, several = round(self.lambda_warmup * steps), len(spaces) > 1
         return DisentangledLoss(
-            self._base(), spaces=spaces, lambda_rule=rule, content_pairs=self.content_pairs, entropy=self.entropy
+            self._base(),
+            spaces=spaces,
+            lambda_rule=self._lambda_rule(spaces, warmup),
+            content_pairs=self.content_pairs,
+            entropy=self.entropy,
+            independence=Independence(weight=self.independence, start=warmup, ramp=warmup)
+            if several and self.independence
+            else None,
         )
 
     def _base(self) -> "BaseMethod":
         from unweave.objectives import BarlowTwins, SimCLR, VICReg
 
         if self.method == "simclr":
-            return SimCLR(self.temperature, joint_temperature=self.joint_temperature)
+            return SimCLR(
+                self.temperature, joint_temperature=self.joint_temperature, joint_own_view=self.joint_own_view
+            )
         if self.method in ("vicreg", "barlow-twins"):
             return VICReg() if self.method == "vicreg" else BarlowTwins()
         raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
 
-    def _lambda_rule(self, steps: int) -> "LambdaRule":
+    def _lambda_rule(self, spaces: Sequence[str], warmup: int) -> "LambdaRule":
         from unweave.objectives import DualAscent, FixedWeights, GeometricGrowth
 
-        if self.lambda_rule == "fixed":
-            return FixedWeights()
-        warmup = round(self.lambda_warmup * steps)
+        standard = self._base().invariance_weight
+        content, style = (standard if x is None else x for x in (self.content_lambda, self.style_lambda))
+        start = {space: style if number else content for number, space in enumerate(spaces)}
+        if self.lambda_rule == "fixed" or len(spaces) == 1:
+            return FixedWeights(start=start)
         if self.lambda_rule == "geometric":
-            return GeometricGrowth(rate=self.lambda_lr, tolerance=self.tolerance, warmup=warmup)
+            return GeometricGrowth(rate=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start)
         signed = self.lambda_rule == "signed-dual-ascent"
-        return DualAscent(lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, can_decrease=signed)
+        return DualAscent(lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start, can_decrease=signed)

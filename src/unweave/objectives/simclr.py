@@ -100,6 +100,9 @@ class SimCLR(BaseMethod):
     """τ."""
     joint_temperature: float | None = None
     """τ of the joint entropy; the same by default. A mean of similarities is flat, so a smaller one sharpens it."""
+    joint_own_view: bool = False
+    """Count the other view of the same image as a negative in the joint entropy. The two views have the same content
+    and differ in style, so only the style spaces can separate them."""
     negatives: Negatives = "all"
     """Which views are compared."""
     block: int = BLOCK
@@ -144,7 +147,8 @@ class SimCLR(BaseMethod):
         """The same of [z_0/‖z_0‖, …, z_M/‖z_M‖]/√(M + 1), at the joint temperature."""
         a, b = (torch.cat([self._normalised(z) for z in side], 1) / math.sqrt(len(side)) for side in (z_a, z_b))
         temperature = self.temperature if self.joint_temperature is None else self.joint_temperature
-        return contrastive_entropy(a, b, temperature, self.negatives, self.block, self.similarity, self.decoupled)
+        decoupled = self.decoupled and not self.joint_own_view
+        return contrastive_entropy(a, b, temperature, self.negatives, self.block, self.similarity, decoupled)
 
     def _normalised(self, z: Tensor) -> Tensor:
         return F.normalize(z, dim=1) if self.similarity == "cosine" else z

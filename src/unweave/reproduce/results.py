@@ -27,6 +27,10 @@ class ResultsTable:
         self._counted = time.perf_counter()
         self.rows: list[Row] = self._read()["rows"]
 
+    def read_again(self) -> None:
+        """Reads the rows that other processes have written since."""
+        self.rows = self._read()["rows"]
+
     def _read(self) -> dict[str, Any]:
         """The contents of the file, if it exists."""
         if not self.path.exists():

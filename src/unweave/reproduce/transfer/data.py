@@ -1,0 +1,173 @@
+"""The photographs of the transfer study: those of pre-training and the labelled ones of the tasks.
+
+Every data set is a folder below DATA. Images are decoded once for all models of a process, where they fit into memory.
+
+Legend: n images.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unweave import UnweaveError
+from unweave.data import load_images
+from unweave.data.sources.base import Source, Subset
+from unweave.data.tasks import Task, TaskPart, open_labelled, open_tasks
+from unweave.data.unreadable import UnreadableImages
+from unweave.inference import SpacesModel
+from unweave.inference.features import ImageFeatures
+
+FOLDERS = {
+    "aircraft": ("fgvc-aircraft-2013b", "aircraft"),
+    "caltech101": ("caltech101", "caltech-101"),
+    "cars": ("stanford_cars", "cars"),
+    "cifar10": ("cifar10", "cifar-10-batches-py"),
+    "cifar100": ("cifar100", "cifar-100-python"),
+    "cub": ("CUB_200_2011", "cub200", "cub"),
+    "dtd": ("dtd", "dtd10"),
+    "flowers": ("flowers-102", "flowers102", "flowers"),
+    "pets": ("oxford-iiit-pet", "pets"),
+    "sun397": ("SUN397", "sun397"),
+    "voc2007": ("VOCdevkit", "VOC2007", "voc2007"),
+}
+"""The folders below DATA that may hold a task, by its name."""
+CLASSES_OF_DTD = 47
+BATCH = 512
+TUNING_SHARE = 5
+"""One in so many validation images of the pre-training data is used to choose settings, the others for the results."""
+
+
+def find_tasks(data: Path) -> list[Task]:
+    """The paper's tasks whose data are below ``data``."""
+    found: list[Task] = []
+    for name, folders in FOLDERS.items():
+        folder = next((data / folder for folder in folders if (data / folder).is_dir()), None)
+        if folder is not None:
+            found += [_named(task) for task in open_tasks(name, folder)]
+    if not found:
+        known = ", ".join(folders[0] for folders in FOLDERS.values())
+        raise UnweaveError(f"`data` {data} contains no task; it should contain some of the folders {known}")
+    return found
+
+
+def _named(task: Task) -> Task:
+    """A part of DTD is not called DTD."""
+    classes = len(set(task.fit.labels.tolist())) if task.name == "dtd" else CLASSES_OF_DTD
+    return task if classes == CLASSES_OF_DTD else replace(task, name=f"dtd-{classes}")
+
+
+def pretraining_task(path: Path, fit: int, seed: int = 0) -> Task:
+    """The classes of the pre-training data as a task, fitted on at most ``fit`` images, the same number of each class.
+
+    ``path`` has the parts ``train`` and ``val`` (or ``validation``), as folders or as Parquet files.
+    """
+    task = open_labelled(path, name="pretraining")
+    if task.test is None:
+        raise UnweaveError(f"{path} has no validation images: it needs the parts train and val")
+    labels = torch.as_tensor(_numbers(task.fit.labels))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    each = max(1, fit // len(labels.unique()))
+    chosen = torch.cat([order[labels[order] == label][:each] for label in labels.unique()]).sort().values.tolist()
+    return replace(task, fit=_some(task.fit, chosen))
+
+
+def _numbers(labels: Any) -> list[int]:
+    classes = {label: i for i, label in enumerate(sorted(set(labels.tolist())))}
+    return [classes[label] for label in labels.tolist()]
+
+
+def pretraining_files(path: Path) -> Any:
+    """The training images of the pre-training data, as ``pretrain`` accepts them."""
+    folder = path / "train"
+    if folder.is_dir():
+        return folder
+    return str(path / "train*.parquet")
+
+
+class TaskImages:
+    """The images of tasks, decoded when they are first needed, and their features."""
+
+    def __init__(self, device: str, workers: int | None = None) -> None:
+        self.device, self._workers = torch.device(device), workers
+        self._decoded: dict[tuple[int, int], tuple[Source, Any, list[int]]] = {}
+
+    def decode(self, source: Source, size: int) -> tuple[Any, list[int]]:
+        """The images of a source, and the numbers of those that can be read."""
+        key = (id(source), size)
+        if key not in self._decoded:
+            unreadable = UnreadableImages(len(source), 0.01)
+            images = load_images(
+                source, size, device=self.device, workers=self._workers, unreadable=unreadable
+            )  # fmt: skip
+            kept = [i for i in range(len(source)) if i not in unreadable]
+            self._decoded[key] = source, images, kept
+        return self._decoded[key][1:]
+
+    def batches(self, source: Source, size: int) -> Iterator[Tensor]:
+        """The images of a source in batches."""
+        images, _ = self.decode(source, size)
+        return images.batches(torch.arange(len(source)).split(BATCH), self.device)
+
+    def features_of(self, model: SpacesModel) -> Callable[[TaskPart], ImageFeatures]:
+        """A function from a part of a task to the features that a model computes for its images."""
+        computed: dict[int, ImageFeatures] = {}
+
+        def compute(part: TaskPart) -> ImageFeatures:
+            if id(part.source) not in computed:
+                computed[id(part.source)] = self._features(model, part.source)
+            return computed[id(part.source)]
+
+        return compute
+
+    @torch.inference_mode()
+    def _features(self, model: SpacesModel, source: Source) -> ImageFeatures:
+        parts: dict[str, list[Tensor]] = {}
+        for images in self.batches(source, model.size):
+            for name, z in model(images).items():
+                parts.setdefault(name, []).append(z.float())
+        _, kept = self.decode(source, model.size)
+        whole = {name: torch.cat(part) for name, part in parts.items()}
+        return ImageFeatures({n: z if len(kept) == len(z) else z[kept] for n, z in whole.items()}, kept)
+
+
+class TransferData:
+    """All data of the study: tasks, the pre-training data as a task, and held-out photographs."""
+
+    def __init__(
+        self, data: Path, pretraining: Path, *, device: str, fit: int, validation: bool, workers: int | None = None
+    ) -> None:
+        self.data, self.pretraining, self.device, self.fit = data, pretraining, device, fit
+        self.validation, self.images = validation, TaskImages(device, workers)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """The tasks; while settings are tuned, a part of the images to fit is held out, and no test image is read."""
+        found = find_tasks(self.data)
+        return [replace(task, test=None) for task in found] if self.validation else found
+
+    @cached_property
+    def classes(self) -> Task:
+        """The pre-training data as a task. Some validation images are used while settings are tuned, the others later."""
+        task = pretraining_task(self.pretraining, self.fit)
+        assert task.test is not None
+        count = len(task.test.source)
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(7))
+        edge = count // TUNING_SHARE
+        chosen = (order[:edge] if self.validation else order[edge:]).sort().values.tolist()
+        return replace(task, test=_some(task.test, chosen))
+
+    def photographs(self, count: int, size: int) -> Tensor:
+        """Photographs that were not used in training, (n, c, size, size) uint8."""
+        test = self.classes.test
+        assert test is not None
+        images, _ = self.images.decode(test.source, size)
+        return images[torch.arange(min(count, len(test.source)), device=self.device)]
+
+
+def _some(part: TaskPart, rows: list[int]) -> TaskPart:
+    return TaskPart(Subset(part.source, rows), part.content, part.labels[rows])

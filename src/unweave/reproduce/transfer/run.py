@@ -1,0 +1,177 @@
+"""The transfer study (paper, section 5.3).
+
+    photographs ─► a model for each row, by ``pretrain`` ─► frozen features: z, h and each space
+                ─► linear probes on the tasks, classes of pre-training, sensitivity matrix ─► table.json
+
+Each model has a folder below OUT/runs with its checkpoint and its scores, so that an interrupted study resumes.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unweave import UnweaveError, load, pretrain
+from unweave.distributed import rank
+from unweave.files import locked
+from unweave.inference import SpacesModel
+from unweave.reproduce.results import ResultsTable, Row
+from unweave.reproduce.transfer.data import TransferData, pretraining_files
+from unweave.reproduce.transfer.names import group_averages
+from unweave.reproduce.transfer.report import KEY, write_report
+from unweave.reproduce.transfer.scores import ScoresFile, score_model
+from unweave.reproduce.transfer.settings import SUPERVISED, UNTRAINED, Scale, chosen_models, read_scale
+from unweave.reproduce.transfer.supervised import train_supervised
+
+FIT = 20_000
+"""Images on which the probe of the classes of pre-training is fitted."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """What all models of a study share."""
+
+    out: Path
+    scale: Scale
+    data: TransferData
+    changes: Mapping[str, Any]
+    """Settings of `unweave train` in place of those of the scale, for every model: such as devices, or a short test."""
+
+    def folder(self, model: str, seed: int) -> Path:
+        """Of a model's checkpoint and scores."""
+        return self.out / "runs" / f"{folder_name(model)}-{seed}"
+
+
+def folder_name(model: str) -> str:
+    """A model's name without characters that are unusual in file names.
+
+    Examples:
+        >>> folder_name("SimCLR + Ours-Scratch, 200 epochs")
+        'simclr-ours-scratch-200-epochs'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", model.lower()))
+
+
+def run_transfer(
+    out: Path,
+    data: Path,
+    *,
+    scale: str = "mini",
+    pretraining: Path | None = None,
+    seed: int = 0,
+    only: str = "",
+    device: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Row]:
+    """Trains and scores the models that ``out`` does not contain yet; returns all rows.
+
+    Args:
+        out: folder for the results.
+        data: folder of the tasks' data sets.
+        scale: ``mini`` or ``paper``.
+        pretraining: folder of the pre-training images; by default ``tiny-imagenet`` or ``imagenet`` in ``data``.
+        seed: of the networks, the order of images and the views.
+        only: names of models, or parts of them, separated by commas.
+        device: cpu or cuda.
+        changes: settings of `unweave train` that replace those of the scale.
+    """
+    settings = read_scale(scale)
+    models = chosen_models(settings, only)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    photographs = pretraining or data / ("imagenet" if scale == "paper" else "tiny-imagenet")
+    for path in (data, photographs):
+        if not path.is_dir():
+            raise UnweaveError(f"there is no folder {path}; name the folder of the data sets with `data`")
+    study = Study(
+        out, settings, TransferData(data, photographs, device=device, fit=FIT, validation=False), changes or {}
+    )
+    (out / "runs").mkdir(parents=True, exist_ok=True)
+    table = ResultsTable(out / "table.json", KEY, settings)
+    with table.counting():
+        for model in models:
+            with claimed(study.folder(model, seed)) as mine:
+                table.read_again()
+                if mine and (model, "h", seed) not in table.done:
+                    train_model(study, model, seed)
+                    if rank() == 0:
+                        table.add(rows_of(study, model, seed))
+    if rank() == 0:
+        write_report(out, table)
+    return table.rows
+
+
+@contextmanager
+def claimed(folder: Path, timeout: float = 0.0) -> Iterator[bool]:
+    """Whether this process may make what belongs into ``folder``: several processes can share the work of a study.
+
+    Of the processes that train one model together, the first decides for all.
+    """
+    if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
+        yield True
+        return
+    with locked(folder.with_suffix(".lock"), timeout) as mine:
+        yield mine
+
+
+def train_model(study: Study, model: str, seed: int) -> Path:
+    """Trains a model, and first the one it starts from; returns its folder. A finished one is not trained again."""
+    folder = study.folder(model, seed)
+    changes: dict[str, Any] = {**study.changes, "seed": seed}
+    if start := study.scale.start(model):
+        with claimed(study.folder(start, seed), math.inf):
+            changes["init"] = str(train_model(study, start, seed))
+    config = study.scale.config(model, changes)
+    if model == SUPERVISED:
+        train_supervised(study.data, config, folder)
+    elif model != UNTRAINED:
+        run = pretrain(pretraining_files(study.data.pretraining), folder, config=config)
+        if run.stopped:
+            raise KeyboardInterrupt
+    return folder
+
+
+def load_model(study: Study, model: str, seed: int) -> SpacesModel:
+    """The trained network of a row."""
+    if model != UNTRAINED:
+        return load(study.folder(model, seed))
+    config = study.scale.config(model, study.changes)
+    torch.manual_seed(seed)
+    views = config.views.build()
+    return SpacesModel(config.build_encoder(views.spaces), views.preparation, (3, *[config.views.size] * 2))
+
+
+def rows_of(study: Study, model: str, seed: int) -> list[Row]:
+    """Scores a trained model: a row for z, for h and for each space."""
+    folder, common = study.folder(model, seed), study.scale.views_config()
+    folder.mkdir(parents=True, exist_ok=True)
+    config = study.scale.config(model, study.changes)
+    scores = score_model(
+        load_model(study, model, seed),
+        common.views.build(),
+        study.data,
+        ScoresFile(folder / "scores.json"),
+        decode_size=common.decode_size,
+        projected=model not in (UNTRAINED, SUPERVISED),
+    )
+    about = {"epochs": config.training.epochs + config.start.projector_epochs}
+    return [
+        {"model": model, "features": name, "seed": seed, **row_scores(scores, name), **about} for name in scores["top1"]
+    ]
+
+
+def row_scores(scores: Mapping[str, Any], features: str) -> Row:
+    """The scores of some features: of each task, and their means."""
+    tasks = {name: by_features[features] for name, by_features in scores["tasks"].items()}
+    matrix = scores["sensitivity"]
+    return {
+        "pretraining_top1": scores["top1"][features],
+        "tasks": tasks,
+        **{group: round(score, 5) for group, score in group_averages(tasks).items()},
+        "sensitivity": None if matrix is None or features == "h" else matrix.get(features, matrix),
+    }

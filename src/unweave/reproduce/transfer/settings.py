@@ -1,0 +1,64 @@
+"""Which models are trained and with which settings: read from a YAML file of this package for each scale.
+
+common:                    settings of `unweave train` that all models share
+models: {name: settings}   and those of each model; `init` names the model that it starts from
+trials: {name: [settings]} the settings that were tried for a model, each in place of the model's own
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from unweave import PretrainConfig, UnweaveError
+from unweave.settings import read_yaml, with_settings
+
+UNTRAINED, SUPERVISED = "random weights", "supervised"
+"""Models that are not trained by ``pretrain``."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The settings of every model at one scale."""
+
+    name: str
+    common: Mapping[str, Any]
+    models: Mapping[str, Mapping[str, Any]]
+    trials: Mapping[str, list[Mapping[str, Any]]]
+    tuning: Mapping[str, Any]
+    """Settings that all trials share, such as fewer epochs."""
+
+    def config(self, model: str, changes: Mapping[str, Any] | None = None) -> PretrainConfig:
+        """The settings of a model, with some of them changed; without ``init``."""
+        own = {key: value for key, value in self.models[model].items() if key != "init"}
+        return with_settings(PretrainConfig(), {**self.common, **own, **(changes or {})})
+
+    def start(self, model: str) -> str | None:
+        """The model that this one starts from."""
+        return self.models[model].get("init")
+
+    def views_config(self) -> PretrainConfig:
+        """The settings with which the sensitivity of every model is measured."""
+        return with_settings(PretrainConfig(), dict(self.common))
+
+
+@cache
+def read_scale(name: str) -> Scale:
+    """The scale of this name: mini or paper."""
+    path = Path(__file__).parent / f"{name}.yaml"
+    if not path.exists():
+        raise UnweaveError(f"`scale` is mini or paper, not {name!r}")
+    values = read_yaml(path)
+    return Scale(name, values["common"], values["models"], values.get("trials", {}), values.get("tuning", {}))
+
+
+def chosen_models(scale: Scale, only: str) -> list[str]:
+    """The models whose name contains one of the texts in ``only``, which commas separate; a whole name means itself."""
+    wanted = [text.strip().lower() for text in only.split(",") if text.strip()]
+    names = list(scale.models)
+    exact = {text: [name for name in names if name.lower() == text] for text in wanted}
+    found = [n for n in names if not wanted or any(n in exact[t] or (not exact[t] and t in n.lower()) for t in wanted)]
+    if not found:
+        raise UnweaveError(f"`only` {only!r} matches no model; there are {', '.join(names)}")
+    return found

@@ -1,0 +1,84 @@
+"""Choice of settings: trials with tuning seeds, scored on held-out parts of the images to fit. No test image is read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unweave import load, pretrain
+from unweave.reproduce.results import ResultsTable, Row
+from unweave.reproduce.transfer.data import TransferData, pretraining_files
+from unweave.reproduce.transfer.run import FIT, claimed, folder_name, row_scores
+from unweave.reproduce.transfer.scores import ScoresFile, score_model
+from unweave.reproduce.transfer.settings import Scale, chosen_models, read_scale
+from unweave.training import RunFolder
+
+SEED = 1000
+"""The seed of all trials; no reported model has it."""
+PENALTIES = tuple(10.0**power for power in range(-4, 5))
+KEY = ("model", "trial")
+
+
+def run_tuning(
+    out: Path,
+    data: Path,
+    *,
+    pretraining: Path | None = None,
+    only: str = "",
+    device: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> list[Row]:
+    """Trains and scores the trials of the miniature scale that ``out``/tuning.json does not contain yet.
+
+    Args:
+        out: folder for the results.
+        data: folder of the tasks' data sets.
+        pretraining: folder of the pre-training images; by default ``tiny-imagenet`` in ``data``.
+        only: names of models, or parts of them, separated by commas.
+        device: cpu or cuda.
+        changes: settings of `unweave train` that replace those of every trial.
+    """
+    scale = read_scale("mini")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    found = TransferData(data, pretraining or data / "tiny-imagenet", device=device, fit=FIT, validation=True)
+    (out / "trials").mkdir(parents=True, exist_ok=True)
+    table = ResultsTable(out / "tuning.json", KEY, scale)
+    with table.counting():
+        for model in chosen_models(scale, only):
+            for trial in range(len(scale.trials.get(model, ()))):
+                folder = out / "trials" / f"{folder_name(model)}-{trial}"
+                with claimed(folder) as mine:
+                    table.read_again()
+                    if mine and (model, trial) not in table.done:
+                        table.add([try_settings(scale, found, model, trial, folder, {**(changes or {}), "seed": SEED})])
+    return table.rows
+
+
+def try_settings(
+    scale: Scale, data: TransferData, model: str, trial: int, folder: Path, changes: Mapping[str, Any]
+) -> Row:
+    """One trial: its settings and the validation scores of z and h."""
+    tried = scale.trials[model][trial]
+    config, common = scale.config(model, {**scale.tuning, **tried, **changes}), scale.views_config()
+    run = pretrain(pretraining_files(data.pretraining), folder, config=config)
+    if run.stopped:
+        raise KeyboardInterrupt
+    scores = score_model(
+        load(folder),
+        common.views.build(),
+        data,
+        ScoresFile(folder / "scores.json"),
+        decode_size=common.decode_size,
+        penalties=PENALTIES,
+    )
+    RunFolder(folder).checkpoint.unlink()
+    last = run.metrics[-1]
+    return {
+        "model": model,
+        "trial": trial,
+        "settings": dict(tried),
+        "scores": {name: row_scores(scores, name) for name in scores["top1"]},
+        "training": {name: round(value, 5) for name, value in last.items() if "/" in name or name == "loss"},
+        "seconds": round(run.seconds, 1),
+    }
