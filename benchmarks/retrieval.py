@@ -190,7 +190,7 @@ def birds(images: Tensor, species: Tensor, boxes: Tensor) -> Gallery:
 def colored(name: str, images: Tensor, device: torch.device) -> Gallery:
     side = images.shape[-1]
     center = images[..., side // 4 : side - side // 4, side // 4 : side - side // 4]
-    colors = lab(center.to(device)).mean((2, 3))
+    colors = torch.cat([lab(part.to(device)).mean((2, 3)) for part in center.split(BATCH)])
     count = max(1, round(NEAREST * (len(colors) - 1)))
 
     def distances(part: slice) -> Tensor:
