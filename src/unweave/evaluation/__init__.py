@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from unweave.evaluation.online import OnlineProbe
     from unweave.evaluation.probes import ClassProbe, RidgeProbe
     from unweave.evaluation.probing import ProbeScores, probe
+    from unweave.evaluation.retrieval import (
+        RetrievalScores,
+        average_precision,
+        cosine_scores,
+        expected_average_precision,
+        precision_at,
+        same_label,
+        score_retrieval,
+    )
     from unweave.evaluation.sensitivity_matrix import sensitivity
     from unweave.evaluation.spaces import SpaceScores, compute_embeddings, score_spaces
     from unweave.evaluation.targets import Targets, as_targets
@@ -28,21 +37,28 @@ __all__ = [
     "LogisticRegression",
     "OnlineProbe",
     "ProbeScores",
+    "RetrievalScores",
     "RidgeProbe",
     "RidgeRegression",
     "SpaceScores",
     "Targets",
     "accuracy",
     "as_targets",
+    "average_precision",
     "compute_embeddings",
+    "cosine_scores",
     "dci",
+    "expected_average_precision",
     "knn_accuracy",
     "mcc",
     "mean_average_precision",
     "mean_class_accuracy",
     "mean_r2",
+    "precision_at",
     "probe",
     "r2",
+    "same_label",
+    "score_retrieval",
     "score_spaces",
     "sensitivity",
 ]
@@ -59,6 +75,15 @@ __getattr__, __dir__ = attach(
         "metrics": ("accuracy", "mean_average_precision", "mean_class_accuracy", "mean_r2", "r2"),
         "probes": ("ClassProbe", "RidgeProbe"),
         "probing": ("ProbeScores", "probe"),
+        "retrieval": (
+            "RetrievalScores",
+            "average_precision",
+            "cosine_scores",
+            "expected_average_precision",
+            "precision_at",
+            "same_label",
+            "score_retrieval",
+        ),
         "sensitivity_matrix": ("sensitivity",),
         "targets": ("Targets", "as_targets"),
         "spaces": ("SpaceScores", "compute_embeddings", "score_spaces"),
