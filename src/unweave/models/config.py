@@ -34,7 +34,7 @@ class EncoderConfig:
     style_gradient: float = 1.0
     """Fraction of the style spaces' gradient that reaches the backbone."""
     style_layers: tuple[str, ...] = ()
-    """Modules of the backbone whose feature maps the style projectors read besides h, such as layer2 of a ResNet."""
+    """Modules of the backbone whose feature maps the style projectors read instead of h, such as layer2 of a ResNet."""
     style_grid: int = 1
     """Side of the grid to which these feature maps are averaged."""
 

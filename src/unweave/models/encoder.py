@@ -51,8 +51,8 @@ class Encoder(Described, nn.Module):
             concatenation (LooC++).
         style_gradient: the fraction of the style spaces' gradient that reaches the backbone; h then depends less on
             style, and the projectors are trained as before.
-        style_layers: names of modules of the backbone, such as ``("layer2", "layer3")`` of a ResNet, whose feature maps the
-            style projectors read besides h: they keep what h discards, such as position and color.
+        style_layers: modules of the backbone, such as ``("layer2", "layer3")`` of a ResNet, whose maps the style
+            projectors read instead of h: they hold what h discards, such as position and color.
         style_grid: side of the grid to which these feature maps are averaged; 1 for one mean per channel.
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
@@ -138,8 +138,7 @@ class Encoder(Described, nn.Module):
             sizes_in = dict.fromkeys(self.spaces, of_projector)
             if style_layers:
                 self._taps = FeatureMaps(self.backbone, style_layers, style_grid)
-                of_style = of_projector + self._taps.features(channels, image_size or 64)
-                sizes_in |= dict.fromkeys(self.spaces[1:], of_style)
+                sizes_in |= dict.fromkeys(self.spaces[1:], self._taps.features(channels, image_size or 64))
             self.projectors = nn.ModuleDict(
                 {s: projector(sizes_in[s], hiddens[s], depths[s], dims[s]) for s in self.spaces}
             )
@@ -167,7 +166,7 @@ class Encoder(Described, nn.Module):
         """What the projector of each space reads."""
         if self._branches > 1:
             return h.chunk(self._branches, 1)
-        of_style = h if self._taps is None else torch.cat([h, self._taps.take()], 1)
+        of_style = h if self._taps is None else self._taps.take()
         return [h, *[of_style] * (len(self.spaces) - 1)]
 
     def _less_gradient(self, h: Tensor) -> Tensor:

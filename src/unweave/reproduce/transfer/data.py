@@ -152,7 +152,7 @@ class TransferData:
 
     @cached_property
     def classes(self) -> Task:
-        """The pre-training data as a task. Some validation images are used while settings are tuned, the others later."""
+        """The pre-training data as a task; settings are tuned with some of its validation images, not the others."""
         task = pretraining_task(self.pretraining, self.fit)
         assert task.test is not None
         count = len(task.test.source)

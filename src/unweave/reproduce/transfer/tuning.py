@@ -9,7 +9,7 @@ import torch
 from unweave import load, pretrain
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.transfer.data import TransferData, pretraining_files
-from unweave.reproduce.transfer.run import FIT, claimed, folder_name, row_scores
+from unweave.reproduce.transfer.run import claimed, folder_name, row_scores
 from unweave.reproduce.transfer.scores import ScoresFile, score_model
 from unweave.reproduce.transfer.settings import Scale, chosen_models, read_scale
 from unweave.training import RunFolder
@@ -17,6 +17,8 @@ from unweave.training import RunFolder
 SEED = 1000
 """The seed of all trials; no reported model has it."""
 PENALTIES = tuple(10.0**power for power in range(-4, 5))
+FIT = 5000
+"""Images on which the probe of the classes of pre-training is fitted."""
 KEY = ("model", "trial")
 
 
