@@ -1,4 +1,4 @@
-"""Choice of settings: trials with tuning seeds, scored on held-out parts of the images to fit. No test image is read."""
+"""Choice of settings: trials with a tuning seed, scored on held-out parts of the images to fit. No test image is read."""
 
 from collections.abc import Mapping
 from pathlib import Path
