@@ -1,7 +1,7 @@
 """images ─► backbone ─► h ─► one projector for each space ─► z (paper, section 3.2)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,37 @@ from unweave.settings import require_number
 T = TypeVar("T")
 
 
-def projector(dim_in: int, hidden: int, depth: int, dim_out: int) -> nn.Sequential:
-    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map."""
+Output = Literal["linear", "unit", "standardised"]
+
+
+def projector(dim_in: int, hidden: int, depth: int, dim_out: int, output: Output = "linear") -> nn.Sequential:
+    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map.
+
+    The last layer is followed by L2-normalisation or by batch norm without parameters where ``output`` says so.
+    """
     layers: list[nn.Module] = []
     for _ in range(depth - 1):
         layers += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
         dim_in = hidden
-    return nn.Sequential(*layers, nn.Linear(dim_in, dim_out, bias=False))
+    layers.append(nn.Linear(dim_in, dim_out, bias=False))
+    if output == "unit":
+        layers.append(UnitLength())
+    elif output == "standardised":
+        layers.append(nn.BatchNorm1d(dim_out, affine=False))
+    return nn.Sequential(*layers)
+
+
+class UnitLength(nn.Module):
+    """Unit vectors, in single precision at least.
+
+    Examples:
+        >>> UnitLength()(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(n, d) to (n, d)"""
+        return nn.functional.normalize(z.float() if z.dtype in (torch.float16, torch.bfloat16) else z, dim=1)
 
 
 def to_nonnegative_orthant(z: Tensor) -> Tensor:
@@ -51,6 +75,9 @@ class Encoder(Described, nn.Module):
             style, and the projectors are trained as before.
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
+        output: the last layer of each projector: "linear"; "unit", L2-normalised, for SimCLR; or "standardised", batch
+            norm without parameters, for Barlow Twins. The embedding is then what the loss sees: its length, or the
+            variance of its dimensions, is not left to chance.
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
         channels: of the images, where ``backbone`` is a name.
         image_size: side of the images in pixels, where ``backbone`` is the name of a network built for one size.
@@ -81,6 +108,7 @@ class Encoder(Described, nn.Module):
         branches: bool = False,
         style_gradient: float = 1.0,
         nonnegative: Collection[str] = (),
+        output: Output = "linear",
         feature_dim: int | None = None,
         channels: int = 3,
         image_size: int | None = None,
@@ -94,6 +122,10 @@ class Encoder(Described, nn.Module):
         self.nonnegative = frozenset(nonnegative)
         if unknown := self.nonnegative - set(self.spaces):
             raise UnweaveError(f"`nonnegative` names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
+        if output not in get_args(Output):
+            raise UnweaveError(f"`output` is one of {', '.join(get_args(Output))}, not {output!r}")
+        if output != "linear" and (split is not None or nonnegative):
+            raise UnweaveError(f"`output` {output!r} excludes `split` and `nonnegative`: use 'linear'")
         if isinstance(backbone, str):
             self.backbone, known = make_backbone(
                 backbone, channels=channels, image_size=image_size, small_images=small_images, pretrained=pretrained
@@ -126,7 +158,7 @@ class Encoder(Described, nn.Module):
                 for name, value in (("dim", dim), ("hidden", hidden), ("depth", depth))
             )
             self.projectors = nn.ModuleDict(
-                {s: projector(of_projector, hiddens[s], depths[s], dims[s]) for s in self.spaces}
+                {s: projector(of_projector, hiddens[s], depths[s], dims[s], output) for s in self.spaces}
             )
             self.dims = dims
 

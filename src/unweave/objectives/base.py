@@ -62,6 +62,14 @@ class BaseMethod(ABC):
         """The embedding in the geometry of the loss, on which variance and effective rank are measured."""
         return z
 
+    def distances(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """How far apart the two views of each image are, in the geometry of the loss and per dimension: (n,)."""
+        return torch.linalg.vector_norm(self.normalize(z_a) - self.normalize(z_b), dim=1) / z_a.shape[1] ** 0.5
+
+    def distance_weight(self, d: int) -> float:
+        """The weight of mean distances² at which it is the method's invariance, in d dimensions."""
+        return 1.0
+
     def loss(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """The method as published."""
         return self.invariance_weight * self.invariance(z_a, z_b) + self.entropy(z_a, z_b)

@@ -64,7 +64,7 @@ class ObjectiveConfig:
         raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
 
     def _lambda_rule(self, steps: int) -> "LambdaRule":
-        from unweave.objectives import DualAscent, FixedWeights, GeometricGrowth
+        from unweave.objectives import AdditiveAscent, FixedWeights, GeometricGrowth
 
         if self.lambda_rule == "fixed":
             return FixedWeights()
@@ -72,4 +72,4 @@ class ObjectiveConfig:
         if self.lambda_rule == "geometric":
             return GeometricGrowth(rate=self.lambda_lr, tolerance=self.tolerance, warmup=warmup)
         signed = self.lambda_rule == "signed-dual-ascent"
-        return DualAscent(lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, can_decrease=signed)
+        return AdditiveAscent(lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, can_decrease=signed)
