@@ -168,9 +168,12 @@ def distance_terms(power, apart, base=None, lambdas=1.0):
 def test_the_distance_of_views_to_a_power_by_hand():
     for power in (1.0, 1.5, 2.0):
         terms, _ = distance_terms(power, [0.3, 0.0, 0.1, 0.2])
-        expected = (0.3**power + 0.1**power + 0.2**power) / 4
-        torch.testing.assert_close(terms.per_space["invariance"][0].item(), expected)
-    torch.testing.assert_close(terms.per_space["invariance"][0], distance_terms(None, [0.3, 0.0, 0.1, 0.2])[0].per_space["invariance"][0])  # fmt: skip
+        mean = (0.3**power + 0.1**power + 0.2**power) / 4
+        spread = (2 * terms.per_space["variance"].item()) ** 0.5
+        torch.testing.assert_close(terms.per_space["invariance"][0].item(), spread ** (2 - power) * mean)
+        torch.testing.assert_close(terms.per_space["invariance_gap"][0].item(), mean ** (1 / power) / spread)
+    squared, _ = distance_terms(None, [0.3, 0.0, 0.1, 0.2])
+    torch.testing.assert_close(terms.per_space["invariance"], squared.per_space["invariance"])
 
 
 def test_with_power_1_every_pair_pulls_with_one_force_and_equal_views_with_none():
@@ -180,8 +183,17 @@ def test_with_power_1_every_pair_pulls_with_one_force_and_equal_views_with_none(
         without.loss.backward()
         return (z.grad - other.grad).norm(dim=1) / 1e6
 
-    assert pull(1.0).tolist() == pytest.approx([2**-0.5 / 4, 0, 2**-0.5 / 4, 2**-0.5 / 4], rel=1e-3)
+    assert pull(1.0)[1] == 0
+    assert pull(1.0)[[2, 3]].tolist() == pytest.approx([pull(1.0)[0].item()] * 2, rel=1e-3)
     assert pull(2.0)[2] < 0.04 * pull(2.0)[0]
+
+
+@pytest.mark.parametrize("base", [VICReg(), SimCLR(1.0, similarity="euclidean", decoupled=False)])
+def test_the_distance_to_any_power_grows_as_the_square_of_the_length(base):
+    a, b = torch.randn(20, 4), torch.randn(20, 4)
+    zero, objective = torch.zeros(20, dtype=torch.long), DisentangledLoss(base, power=1.0)
+    one, ten = (objective({"content": s * a}, {"content": s * b}, zero).per_space["invariance"] for s in (1, 10))
+    torch.testing.assert_close(ten, 100 * one)
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -76,7 +76,7 @@ def sprites(
 
     config = QUICK if quick else SpritesConfig()
     if seeds:
-        config = replace(config, **{"tuning_seeds" if tune else "seeds": seeds})
+        config = replace(config, tuning_seeds=seeds) if tune else replace(config, seeds=seeds)
     if steps is not None:
         config = replace(config, steps=steps)
     (tune_sprites if tune else run_sprites)(out, config, only=only)
@@ -85,7 +85,7 @@ def sprites(
 def sprite_spaces(
     *,
     out: Path = Path("unweave-sprite-spaces"),
-    mode: Literal["latents", "pixels"] = "latents",
+    mode: Literal["latents", "pixels", "zoom"] = "latents",
     seed: int = 0,
     only: str = "",
     quick: bool = False,
@@ -96,7 +96,8 @@ def sprite_spaces(
 
     Args:
         out: Folder for the results.
-        mode: How views are made: sprites are rendered again with new factors, or transformed as images.
+        mode: How views are made: sprites are rendered again with new factors, or transformed as images, which sets
+            their size (pixels) or changes it by a factor (zoom).
         seed: Seed of the networks and the views; each seed has its own rows.
         only: Words that a row's name must contain, such as "simclr none".
         quick: One row, small images and a small network: minutes on 2 CPU cores.

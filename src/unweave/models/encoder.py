@@ -30,7 +30,7 @@ def projector(dim_in: int, hidden: int, depth: int, dim_out: int, output: Output
     if output == "unit":
         layers.append(UnitLength())
     elif output == "standardised":
-        layers.append(nn.BatchNorm1d(dim_out, affine=False))
+        layers.append(nn.BatchNorm1d(dim_out, eps=1e-12, affine=False))
     return nn.Sequential(*layers)
 
 

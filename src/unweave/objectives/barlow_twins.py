@@ -69,6 +69,10 @@ class BarlowTwins(BaseMethod):
         """Standardised dimensions: their variance is 1 unless the embedding is nearly constant."""
         return standardise(z)
 
+    def distances(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """Of standardised dimensions, however short: the ``eps`` of ``standardise`` would reward small embeddings."""
+        return (standardise(z_a, 1e-12) - standardise(z_b, 1e-12)).norm(dim=1) / z_a.shape[1] ** 0.5
+
     def distance_weight(self, d: int) -> float:
         """Σ_j (1 − C_jj) is half the squared distance of the standardised views; the method squares each 1 − C_jj."""
         return d / 2

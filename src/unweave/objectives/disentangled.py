@@ -50,8 +50,9 @@ class DisentangledLoss(Described, Objective):
             every space, as in LooC, which does not prevent copies of content in the style spaces.
         independence: penalises the dependence of each style space on the content space, which receives no gradient from
             this term. Not in the paper.
-        power: replaces the base method's invariance by the mean over pairs of ‖z_a − z_b‖^power, in the geometry of the
-            loss, and the gap by their power mean relative to the distance of different images. Not in the paper.
+        power: replaces the base method's invariance by the mean over pairs of r^power, where r is the distance of the
+            two views over that of different images, in the geometry of the loss, and the gap by the power mean of r.
+            Not in the paper.
         noise: standard deviation of Gaussian noise that is added to both views before the loss, relative to the root
             mean square of the embedding in the geometry of the loss. What is encoded below this scale then has no
             value to the entropy. λ, variance and effective rank are measured without it. Not in the paper.
@@ -60,15 +61,16 @@ class DisentangledLoss(Described, Objective):
     whole batch. Every process must bring the same number of images.
 
     Notes:
-        The squared distance is least at a mean, the distance itself at a median. Where some views do not show content, a
-        squared invariance places each view at the mean of the contents it may have, which encodes how certain they are
-        and thereby style (a small sprite is less certain). With ``power=1`` a view lies at one content exactly, as soon
-        as that content has more than half of the probability; and style vanishes at a finite λ, since near full
+        The squared distance is least at a mean, the distance itself at a median. Where some views do not show content,
+        a squared invariance places each view at the mean of the contents it may have, which encodes how certain they
+        are and thereby style (a small sprite is less certain). With ``power=1`` a view lies at one content exactly, as
+        soon as that content has more than half of the probability; and style vanishes at a finite λ, since near full
         invariance the penalty decreases more slowly than the entropy's gain.
 
     Examples:
         >>> import torch, unweave as uw
-        >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=("content", "color"), lambda_rule=uw.AdditiveAscent(lr=0.1))
+        >>> rule = uw.DualAscent.over(steps=1000)
+        >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=("content", "color"), lambda_rule=rule)
         >>> z_a, z_b = ({space: torch.randn(8, 4) for space in objective.spaces} for _ in "ab")
         >>> terms = objective(z_a, z_b, shared=torch.arange(8) % 2)
         >>> objective.update(terms)  # the dual step, after the optimiser's
@@ -180,18 +182,16 @@ class DisentangledLoss(Described, Objective):
         return LossTerms(loss, self.spaces, entropies, per_space)
 
     def _invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """The base method's, or the mean distance to a power, weighted so that a power of 2 is the base method's."""
+        """The base method's, or that of distances to a power."""
         if self.power is None:
             return self.base.invariance(z_a, z_b)
-        return self.base.distance_weight(z_a.shape[1]) * self.base.distances(z_a, z_b).pow(self.power).mean()
+        return self.base.distance_invariance(z_a, z_b, self.power)
 
     def _gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """The base method's, or the power mean of distances over the root mean square distance of different images."""
+        """The base method's, or that of distances to a power."""
         if self.power is None:
             return self.base.invariance_gap(z_a, z_b)
-        spread = 2 * variance(self.base.normalize(torch.cat([z_a, z_b])))
-        apart = self.base.distances(z_a, z_b) / spread.sqrt().clamp(min=torch.finfo(z_a.dtype).tiny)
-        return apart.pow(self.power).mean().pow(1 / self.power)
+        return self.base.distance_gap(z_a, z_b, self.power)
 
     def _noisy(self, z: Tensor, stream: int) -> Tensor:
         """z in the geometry of the loss, with noise that depends on the number of updates."""

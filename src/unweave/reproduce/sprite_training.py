@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 from unweave import Encoder, LaunchConfig, OptimConfig, SmallConvNet, Sprites, TrainConfig
+from unweave.evaluation import PENALTIES
 
 MEAN, STD = (0.0233, 0.0210, 0.0184), (0.128, 0.106, 0.105)
 """Statistics of ColorDSprites, from the authors' release."""
@@ -26,6 +27,8 @@ class SpriteTraining:
     """Width of the projectors."""
     batch: int = 1024
     steps: int = 3000
+    penalties: tuple[float, ...] = PENALTIES
+    """Penalties of the linear probes, chosen by cross-validation."""
 
     def encoder(
         self,
@@ -37,8 +40,9 @@ class SpriteTraining:
     ) -> Encoder:
         """An encoder with a projector of ``depth`` layers for each space."""
         backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
-        how = {"hidden": self.hidden, "depth": depth}
-        return Encoder(backbone, spaces, dim=dim, nonnegative=nonnegative, output=output, **how)
+        return Encoder(
+            backbone, spaces, dim=dim, hidden=self.hidden, depth=depth, nonnegative=nonnegative, output=output
+        )
 
     def train_config(
         self, seed: int, device: str, lr: float = 2e-3, precision: Literal["auto", "32-true"] = "auto"

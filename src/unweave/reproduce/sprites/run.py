@@ -22,7 +22,7 @@ from unweave.evaluation import compute_embeddings
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.sprite_training import SpriteTraining, split_sprites
 from unweave.reproduce.sprites.report import KEY, write_report
-from unweave.reproduce.sprites.scores import score_embedding
+from unweave.reproduce.sprites.scores import SpriteScores, score_embedding
 from unweave.reproduce.sprites.settings import FILE, METHODS, RULES, TRIALS, Method, Setting, load_settings
 from unweave.reproduce.sprites.tuning import TUNING_KEY, write_tuning
 from unweave.reproduce.sprites.views import STRENGTHS, sprite_views
@@ -90,15 +90,12 @@ class SpriteData:
         held_out = test if part == "test" else split_sprites(config.validated, skip=config.scored)[1]
         self.sprites, self.device = Sprites(config.size), device
         self.held_out = held_out.to(device)
+        self.scores = SpriteScores(self.sprites.factors(self.held_out), config.penalties)
         self.train = (
             RenderedSprites(self.sprites, train_index)
             if device == "cpu"
             else StoredSprites(self.sprites, train_index, device)
         )
-
-    def factors(self) -> dict[str, Tensor]:
-        """The factors of the images that are scored."""
-        return self.sprites.factors(self.held_out)
 
 
 class RenderedSprites:
@@ -126,7 +123,7 @@ def run_sprites(out: Path, config: SpritesConfig, *, only: str = "", device: str
 def tune_sprites(out: Path, config: SpritesConfig, *, only: str = "", device: str | None = None) -> list[Row]:
     """Trains the trials of every method and rule, and scores them on the validation images; returns all rows.
 
-    Writes ``tuning.json``, and ``settings.yaml`` with the best trial of every method and rule whose trials are finished.
+    Writes ``tuning.json``, and ``settings.yaml`` with the best trial of every method and rule that has them all.
     """
     out.mkdir(parents=True, exist_ok=True)
     table = ResultsTable(out / "tuning.json", TUNING_KEY, config)
@@ -136,7 +133,7 @@ def tune_sprites(out: Path, config: SpritesConfig, *, only: str = "", device: st
 
 
 def row_names(config: SpritesConfig, only: str) -> Iterator[tuple[Any, ...]]:
-    """The names, in the order of ``KEY``, that contain every word of ``only``; a seed with all its rows after another."""
+    """The names, in the order of ``KEY``, that contain every word of ``only``; one seed after another."""
     every = itertools.product(config.seeds, config.views, config.methods, config.rules, config.strengths)
     for seed, views, method, rule, strength in every:
         if set(only.split()) <= {method, rule, strength, views}:
@@ -193,7 +190,7 @@ def train_row(
     z = compute_embeddings(encoder, lambda index: views.prepare(data.sprites[index]), data.held_out)["content"]
     last = run.metrics[-1]
     return {
-        **score_embedding(z.float(), data.factors(), objective.base.normalize),
+        **score_embedding(z.float(), data.scores, objective.base.normalize),
         "weight": last["content/lambda"],
         "invariance_gap": last["content/invariance_gap"],
         "setting": to_nested(setting),
