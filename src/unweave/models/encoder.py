@@ -28,14 +28,27 @@ def projector(dim_in: int, hidden: int, depth: int, dim_out: int, output: Output
         dim_in = hidden
     layers.append(nn.Linear(dim_in, dim_out, bias=False))
     if output == "unit":
-        layers.append(UnitLength())
+        layers += [SinglePrecision(), UnitLength()]
     elif output == "standardised":
-        layers.append(nn.BatchNorm1d(dim_out, eps=1e-12, affine=False))
+        layers += [SinglePrecision(), nn.BatchNorm1d(dim_out, eps=1e-12, affine=False)]
     return nn.Sequential(*layers)
 
 
+class SinglePrecision(nn.Module):
+    """Half precision to single precision; anything else unchanged.
+
+    Examples:
+        >>> SinglePrecision()(torch.ones(1, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(n, d) to (n, d)"""
+        return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+
+
 class UnitLength(nn.Module):
-    """Unit vectors, in single precision at least.
+    """Unit vectors.
 
     Examples:
         >>> UnitLength()(torch.tensor([[3.0, 4.0]]))
@@ -44,7 +57,7 @@ class UnitLength(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """(n, d) to (n, d)"""
-        return nn.functional.normalize(z.float() if z.dtype in (torch.float16, torch.bfloat16) else z, dim=1)
+        return nn.functional.normalize(z, dim=1)
 
 
 def to_nonnegative_orthant(z: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from unweave.evaluation import compute_embeddings
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.sprite_training import SpriteTraining, split_sprites
 from unweave.reproduce.sprites.report import KEY, write_report
-from unweave.reproduce.sprites.scores import SpriteScores, score_embedding
+from unweave.reproduce.sprites.scores import SpriteScores, score_embedding, score_headline
 from unweave.reproduce.sprites.settings import FILE, METHODS, RULES, TRIALS, Method, Setting, load_settings
 from unweave.reproduce.sprites.tuning import TUNING_KEY, write_tuning
 from unweave.reproduce.sprites.views import STRENGTHS, sprite_views
@@ -88,7 +88,7 @@ class SpriteData:
     def __init__(self, config: SpritesConfig, device: str, part: Part) -> None:
         train_index, test = split_sprites(config.scored)
         held_out = test if part == "test" else split_sprites(config.validated, skip=config.scored)[1]
-        self.sprites, self.device = Sprites(config.size), device
+        self.sprites, self.device, self.part = Sprites(config.size), device, part
         self.held_out = held_out.to(device)
         self.scores = SpriteScores(self.sprites.factors(self.held_out), config.penalties)
         self.train = (
@@ -188,9 +188,9 @@ def train_row(
     if run.stopped:
         raise KeyboardInterrupt
     z = compute_embeddings(encoder, lambda index: views.prepare(data.sprites[index]), data.held_out)["content"]
-    last = run.metrics[-1]
+    last, score = run.metrics[-1], score_embedding if data.part == "test" else score_headline
     return {
-        **score_embedding(z.float(), data.scores, objective.base.normalize),
+        **score(z.float(), data.scores, objective.base.normalize),
         "weight": last["content/lambda"],
         "invariance_gap": last["content/invariance_gap"],
         "setting": to_nested(setting),

@@ -85,24 +85,31 @@ class SpriteScores:
 
 
 @torch.no_grad()
-def score_embedding(z: Tensor, scores: SpriteScores, normalize: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    """Scores of every factor from z (n, d).
-
-    Those at the top level are the headline: of z with noise. Beside it ``noiseless`` of z, ``normalised`` of
-    L2-normalised embeddings and ``standardised`` of standardised dimensions. ``one_hot`` has r² throughout, with noise.
-    """
-    noisy = with_noise(z)
-    headline = scores(noisy)
+def score_headline(z: Tensor, scores: SpriteScores, normalize: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """Scores of every factor from z (n, d) with noise, and what else is measured of z."""
+    headline = scores(with_noise(z))
     return {
         **headline,
         "style_mean": sum(headline[name] for name in STYLES) / len(STYLES),
         "variance": float(variance(normalize(z))),
         "effective_rank": float(effective_rank(normalize(z))),
         "length": float(z.norm(dim=1).mean()),
+    }
+
+
+@torch.no_grad()
+def score_embedding(z: Tensor, scores: SpriteScores, normalize: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """The headline, and beside it the scores of other forms of z (n, d).
+
+    ``noiseless`` of z itself, ``normalised`` of L2-normalised embeddings, ``standardised`` of standardised dimensions;
+    ``one_hot`` has r² throughout, with noise.
+    """
+    return {
+        **score_headline(z, scores, normalize),
         "noiseless": scores(z),
         "normalised": scores(F.normalize(z, dim=1)),
         "standardised": scores((z - z.mean(0)) / z.std(0).clamp(min=1e-12)),
-        "one_hot": scores.one_hot(noisy),
+        "one_hot": scores.one_hot(with_noise(z)),
     }
 
 
