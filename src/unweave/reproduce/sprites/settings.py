@@ -122,32 +122,34 @@ def _paper(lr: float, unit: float) -> tuple[Setting, ...]:
     )
 
 
-def _ours(sharp: float, soft: float, **common: Any) -> tuple[Setting, ...]:
+def _ours(sharp: dict[str, Any], soft: dict[str, Any], **common: Any) -> tuple[Setting, ...]:
     """Six trials of our rule: two powers of the distance, how far λ may grow, noise and precision."""
     return _trials(
         {"tolerance": 0.01, **common},
-        {"power": sharp, "factor": 10.0},
-        {"power": sharp, "factor": 100.0},
-        {"power": soft, "factor": 100.0},
-        {"power": soft, "factor": 1000.0},
-        {"power": sharp, "factor": 100.0, "noise": 0.03},
-        {"power": sharp, "factor": 100.0, "precision": "32-true"},
+        {**sharp, "factor": 10.0},
+        {**sharp, "factor": 100.0},
+        {**soft, "factor": 100.0},
+        {**soft, "factor": 1000.0},
+        {**sharp, "factor": 100.0, "noise": 0.03},
+        {**sharp, "factor": 100.0, "precision": "32-true"},
     )
 
 
+DISTANCES = {"power": 1.0}, {"power": 1.5}
+# With a power of 1 a standardised code prefers rare outliers: its variance is fixed, its mean distance is not.
+STANDARDISED = {"power": 1.5, "start": 1.0}, {"power": 2.0, "start": 0.3}
 TRIALS: dict[str, dict[str, tuple[Setting, ...]]] = {
     "simclr": {
         "paper": _paper(2e-3, 1.0),
-        "ours": _ours(1.0, 1.5, lr=2e-3, output="unit", start=0.3, min_variance=0.3),
+        "ours": _ours(*DISTANCES, lr=2e-3, output="unit", start=0.3, min_variance=0.3),
     },
     "vicreg": {
         "paper": _paper(7e-4, 100.0),
-        "ours": _ours(1.0, 1.5, lr=7e-4, start=0.16, min_variance=0.01),
+        "ours": _ours(*DISTANCES, lr=7e-4, start=0.16, min_variance=0.01),
     },
-    # With a power of 1 a standardised code prefers rare outliers: its variance is fixed, its mean distance is not.
     "barlow_twins": {
         "paper": _paper(2e-3, 100.0),
-        "ours": _ours(1.5, 2.0, lr=2e-3, output="standardised", start=0.1, min_variance=0.3),
+        "ours": _ours(*STANDARDISED, lr=2e-3, output="standardised", min_variance=0.3),
     },
 }
 """Trials by method and rule, as many for the paper's rule as for ours. The standard λ has nothing to choose."""
