@@ -19,7 +19,7 @@ views = uw.Views(
 )
 encoder = uw.Encoder(uw.SmallConvNet(32), spaces=views.spaces, dim=16, hidden=128)
 objective = uw.DisentangledLoss(
-    uw.SimCLR(temperature=0.15), spaces=views.spaces, lambda_rule=uw.DualAscent(lr=0.01, warmup=100)
+    uw.SimCLR(temperature=0.15), spaces=views.spaces, lambda_rule=uw.AdditiveAscent(lr=0.01, warmup=100)
 )
 optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-3)
 

@@ -50,7 +50,7 @@ def encoder(spaces, *, dropout=0.1, norm=True):
 
 
 def objective(spaces, **settings):
-    rule = uw.DualAscent(lr=0.5, tolerance=0.01, warmup=4)
+    rule = uw.AdditiveAscent(lr=0.5, tolerance=0.01, warmup=4)
     return uw.DisentangledLoss(uw.SimCLR(), spaces=spaces, **{"lambda_rule": rule, **settings})
 
 

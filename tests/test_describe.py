@@ -22,7 +22,7 @@ OBJECTS = [
     uw.Encoder(uw.SmallConvNet(16), ("content", "x"), dim={"content": 3, "x": 2}, nonnegative=("x",)),
     uw.SimCLR(0.3),
     uw.DisentangledLoss(
-        uw.VICReg(power=1.5),
+        uw.VICReg(covariance_weight=1.5),
         spaces=("content", "x"),
         lambda_rule=uw.GeometricGrowth(rate=0.1, start={"content": 1.0, "x": 2.0}),
         independence=uw.Independence(weight=2.0),

@@ -58,7 +58,18 @@ def test_the_flags_on_a_page_exist(page, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["views.py", "step.py", "training.py", "probes.py", "embed.py", "explore.py", "search.py", "retrieval.py"]
+    "name",
+    [
+        "views.py",
+        "step.py",
+        "training.py",
+        "probes.py",
+        "embed.py",
+        "explore.py",
+        "search.py",
+        "retrieval.py",
+        "lambda_rules.py",
+    ],
 )
 def test_benchmarks_run(name, tmp_path, monkeypatch):
     run_script(ROOT / "benchmarks" / name, "--quick", "--out", str(tmp_path / "out.json"), monkeypatch=monkeypatch)

@@ -66,7 +66,7 @@ def test_the_parts_of_a_step_do_not_import_each_other(package):
             assert part in SHARED | {package}, f"{path.name} imports {module}"
 
 
-UTILITIES = {"unweave.console", "unweave.describe", "unweave.files", "unweave.provenance"}
+UTILITIES = {"unweave.console", "unweave.describe", "unweave.files", "unweave.provenance", "unweave.settings"}
 
 
 def test_experiments_use_the_public_api_alone():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unweave.inference import SpacesModel, load
     from unweave.models import Encoder, SmallConvNet
     from unweave.objectives import (
+        AdditiveAscent,
         BarlowTwins,
         CollapseGuard,
         DisentangledLoss,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from unweave.training import LaunchConfig, OptimConfig, TrainConfig, train
 
 __all__ = [
+    "AdditiveAscent",
     "BarlowTwins",
     "CollapseGuard",
     "DisentangledLoss",
@@ -72,6 +74,7 @@ __getattr__, __dir__ = attach(
         "inference": ("SpacesModel", "load"),
         "models": ("Encoder", "SmallConvNet"),
         "objectives": (
+            "AdditiveAscent",
             "BarlowTwins",
             "CollapseGuard",
             "DisentangledLoss",

@@ -179,3 +179,27 @@ def test_bad_settings_are_refused_in_one_line(build, words):
     with pytest.raises(UnweaveError, match=words) as error:
         build()
     assert "\n" not in str(error.value)
+
+
+def test_the_output_layer_gives_the_geometry_of_the_loss():
+    from unweave import BarlowTwins, SimCLR
+
+    images = torch.rand(32, 3, 16, 16)
+    unit = Encoder(SmallConvNet(16), SPACES, dim=8, output="unit")(images)["color"]
+    torch.testing.assert_close(unit.norm(dim=1), torch.ones(32))
+    torch.testing.assert_close(SimCLR().normalize(unit), unit * 8**0.5)
+    encoder = Encoder(SmallConvNet(16), SPACES, dim=8, output="standardised")
+    standardised = encoder(images)["color"]
+    torch.testing.assert_close(BarlowTwins().normalize(standardised), standardised, rtol=0.01, atol=1e-3)
+    assert not list(encoder.projectors["color"][-1].parameters())
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = Encoder(SmallConvNet(16), SPACES, dim=8, output="unit")(images)["color"]
+    assert rounded.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"output": "odd"}, {"output": "unit", "nonnegative": ("color",)}, {"output": "unit", "split": {}}]
+)
+def test_an_output_layer_that_cannot_be_is_refused(wrong):
+    with pytest.raises(UnweaveError, match="`output`"):
+        Encoder(SmallConvNet(16), SPACES, dim=8, **wrong)

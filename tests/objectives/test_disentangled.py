@@ -155,3 +155,93 @@ def test_each_choice_of_entropy_written_out():
     torch.testing.assert_close(loss["per-space"] - loss["joint"], sum(own.values()) - joint)
     with pytest.raises(UnweaveError, match="`entropy`"):
         DisentangledLoss(base, spaces=spaces, entropy="odd")
+
+
+def distance_terms(power, apart, base=None, lambdas=1.0):
+    """The terms of pairs whose views are ``apart``, images lying in a square of side 1."""
+    z_a = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    z_b = (z_a + torch.tensor(apart, dtype=torch.float64)[:, None]).requires_grad_()
+    objective = DisentangledLoss(base or VICReg(), power=power, lambda_rule=FixedWeights(start=lambdas))
+    return objective({"content": z_a}, {"content": z_b}, torch.zeros(4, dtype=torch.long)), z_b
+
+
+def test_the_distance_of_views_to_a_power_by_hand():
+    for power in (1.0, 1.5, 2.0):
+        terms, _ = distance_terms(power, [0.3, 0.0, 0.1, 0.2])
+        mean = (0.3**power + 0.1**power + 0.2**power) / 4
+        spread = (2 * terms.per_space["variance"].item()) ** 0.5
+        torch.testing.assert_close(terms.per_space["invariance"][0].item(), spread ** (2 - power) * mean)
+        torch.testing.assert_close(terms.per_space["invariance_gap"][0].item(), mean ** (1 / power) / spread)
+    squared, _ = distance_terms(None, [0.3, 0.0, 0.1, 0.2])
+    torch.testing.assert_close(terms.per_space["invariance"], squared.per_space["invariance"])
+
+
+def test_with_power_1_every_pair_pulls_with_one_force_and_equal_views_with_none():
+    def pull(power):
+        (with_weight, z), (without, other) = (distance_terms(power, [0.3, 0.0, 0.01, 0.2], lambdas=w) for w in (1e6, 0))
+        with_weight.loss.backward()
+        without.loss.backward()
+        return (z.grad - other.grad).norm(dim=1) / 1e6
+
+    assert pull(1.0)[1] == 0
+    assert pull(1.0)[[2, 3]].tolist() == pytest.approx([pull(1.0)[0].item()] * 2, rel=1e-3)
+    assert pull(2.0)[2] < 0.04 * pull(2.0)[0]
+
+
+@pytest.mark.parametrize("base", [VICReg(), SimCLR(1.0, similarity="euclidean", decoupled=False)])
+def test_the_distance_to_any_power_grows_as_the_square_of_the_length(base):
+    a, b = torch.randn(20, 4), torch.randn(20, 4)
+    zero, objective = torch.zeros(20, dtype=torch.long), DisentangledLoss(base, power=1.0)
+    one, ten = (objective({"content": s * a}, {"content": s * b}, zero).per_space["invariance"] for s in (1, 10))
+    torch.testing.assert_close(ten, 100 * one)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_gap_of_distances_does_not_depend_on_power_or_length_where_all_views_are_equally_far(base):
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(400, 8, generator=generator).double()
+    away = z + 0.1 * torch.nn.functional.normalize(torch.randn(400, 8, generator=generator).double(), dim=1)
+    found = [
+        DisentangledLoss(base, power=power)({"content": s * z}, {"content": s * away}, torch.zeros(400).long())
+        .per_space["invariance_gap"].item()
+        for power in (1.0, 2.0) for s in (1.0, 50.0)
+    ]  # fmt: skip
+    assert max(found) < 1.15 * min(found)
+    assert 0.015 < min(found) < 0.05  # 0.1 over √(2 · 8)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_noise_hides_from_the_loss_what_is_smaller_and_is_the_same_for_the_same_update(base):
+    objective = DisentangledLoss(base, noise=0.1)
+    z = torch.randn(64, 8)
+    one, two = ({"content": z}, {"content": z}), torch.zeros(64, dtype=torch.long)
+    first, again = objective(*one, two), objective(*one, two)
+    assert torch.equal(first.loss, again.loss)
+    assert (
+        first.per_space["invariance_gap"].item()
+        < 1e-6
+        < DisentangledLoss(base).base.invariance_gap(z, z + 0.1 * torch.randn(64, 8))
+    )
+    clean = DisentangledLoss(base)(*one, two)
+    assert first.per_space["invariance"] > clean.per_space["invariance"] + 1e-6
+    assert first.per_space["variance"] == clean.per_space["variance"]
+    objective.update(first)
+    assert not torch.equal(objective(*one, two).loss, first.loss)
+
+
+def test_noise_is_standard_normal_and_independent_across_updates_and_streams():
+    from unweave.objectives.noise import counted_normal
+
+    draws = [counted_normal((300, 300), torch.tensor(u), s).double() for u, s in ((0, 0), (1, 0), (0, 1), (1, 1))]
+    for i, x in enumerate(draws):
+        assert abs(x.mean()) < 0.015
+        assert abs(x.std() - 1) < 0.01
+        assert abs(x.pow(4).mean() - 3) < 0.1
+        assert abs((x[1:] * x[:-1]).mean()) < 0.015
+        assert all(abs((x * y).mean()) < 0.015 for y in draws[:i])
+
+
+@pytest.mark.parametrize("wrong", [{"power": 0.5}, {"power": 3.0}, {"noise": -0.1}])
+def test_impossible_powers_and_noise_are_refused(wrong):
+    with pytest.raises(UnweaveError, match=f"`{next(iter(wrong))}`"):
+        DisentangledLoss(SimCLR(), **wrong)

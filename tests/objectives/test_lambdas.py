@@ -6,6 +6,7 @@ import torch
 
 from unweave.errors import UnweaveError
 from unweave.objectives import (
+    AdditiveAscent,
     CollapseGuard,
     CollapseWarning,
     DisentangledLoss,
@@ -17,7 +18,12 @@ from unweave.objectives import (
 )
 from unweave.objectives.disentangled import CHECK_EVERY
 
-RULES = [DualAscent(lr=1.0), DualAscent(lr=1.0, can_decrease=True), GeometricGrowth(rate=1.0)]
+RULES = [
+    DualAscent(rate=1.0),
+    AdditiveAscent(lr=1.0),
+    AdditiveAscent(lr=1.0, can_decrease=True),
+    GeometricGrowth(rate=1.0),
+]
 
 
 def move(rule, lambdas=(2.0, 2.0), gaps=(0.5, 0.1), tolerance=0.2):
@@ -25,18 +31,47 @@ def move(rule, lambdas=(2.0, 2.0), gaps=(0.5, 0.1), tolerance=0.2):
 
 
 def test_each_rule_by_hand():
-    assert move(DualAscent(lr=10.0)) == [5.0, 2.0]
-    assert move(DualAscent(lr=10.0, can_decrease=True)) == pytest.approx([5.0, 1.0])
-    assert move(DualAscent(lr=1000.0, can_decrease=True))[1] == 0
+    assert move(AdditiveAscent(lr=10.0)) == [5.0, 2.0]
+    assert move(AdditiveAscent(lr=10.0, can_decrease=True)) == pytest.approx([5.0, 1.0])
+    assert move(AdditiveAscent(lr=1000.0, can_decrease=True))[1] == 0
     assert move(GeometricGrowth(rate=0.5)) == [3.0, 2.0]
     assert move(FixedWeights()) == [2.0, 2.0]
-    assert move(DualAscent(lr=1e9, maximum=7.0)) == [7.0, 2.0]
+    assert move(DualAscent(rate=0.1)) == pytest.approx([2 * 2.5**0.1, 2 * 0.5**0.1])
+    assert move(DualAscent(rate=0.1), gaps=(50.0, 0.0)) == pytest.approx([2 * math.exp(0.1), 2 * math.exp(-0.1)])
+    assert move(DualAscent(rate=0.1), gaps=(0.2, 0.0), tolerance=0.0) == pytest.approx([2 * math.exp(0.1), 2])
+    assert move(AdditiveAscent(lr=1e9, maximum=7.0)) == [7.0, 2.0]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_a_gap_that_is_not_finite_leaves_the_weight_unchanged(rule):
     for bad in (math.inf, math.nan):
         assert move(rule, gaps=(bad, 0.5))[0] == 2.0
+
+
+def rest_of_log_ascent(weight, exponent, tolerance=1e-2, steps=2000, factor=1e12):
+    """λ after a run in which the gap answers at once: gap = (weight / λ)^exponent."""
+    rule = DualAscent.over(steps, factor=factor, tolerance=tolerance)
+    value = torch.ones(1)
+    for update in range(1, steps + 1):
+        if rule.changes_at(update):
+            value = rule.step(value, (weight / value) ** exponent, torch.tensor([tolerance]))
+    return value.item()
+
+
+@pytest.mark.parametrize("weight", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
+def test_dual_ascent_rests_where_the_gap_is_the_tolerance_whatever_the_scale_and_from_either_side(weight, exponent):
+    expected = weight * 1e-2 ** (-1 / exponent)
+    assert rest_of_log_ascent(weight, exponent) == pytest.approx(expected, rel=0.02)
+
+
+def test_dual_ascent_over_a_run_changes_the_weight_by_at_most_its_factor_whatever_the_length():
+    for steps in (50, 1000):
+        assert rest_of_log_ascent(1e9, 1.0, steps=steps, factor=30.0) == pytest.approx(30.0, rel=1e-3)
+
+
+def test_dual_ascent_reduces_the_weight_of_a_space_that_collapsed():
+    assert move(DualAscent(rate=0.5), gaps=(0.0, 0.0))[0] < 2
 
 
 def test_a_rule_changes_the_weights_within_its_window_at_its_interval():
@@ -74,7 +109,7 @@ def terms(spaces, gap=0.5, variance=1.0, rank=3.0):
 
 
 def test_warm_up_and_interval():
-    rule = DualAscent(lr=1.0, tolerance=0.0, warmup=3, interval=2)
+    rule = AdditiveAscent(lr=1.0, tolerance=0.0, warmup=3, interval=2)
     objective = DisentangledLoss(SimCLR(), lambda_rule=rule)
     seen = []
     for _ in range(8):
@@ -84,7 +119,7 @@ def test_warm_up_and_interval():
 
 
 def test_weights_are_part_of_the_state():
-    make = lambda: DisentangledLoss(SimCLR(), lambda_rule=DualAscent(lr=1.0, tolerance=0.0, warmup=3))  # noqa: E731
+    make = lambda: DisentangledLoss(SimCLR(), lambda_rule=AdditiveAscent(lr=1.0, tolerance=0.0, warmup=3))  # noqa: E731
     one, two = make(), make()
     for _ in range(5):
         one.update(terms(("content",)))
@@ -95,7 +130,7 @@ def test_weights_are_part_of_the_state():
 
 
 def test_forward_never_changes_the_weights():
-    objective = DisentangledLoss(SimCLR(), lambda_rule=DualAscent(lr=1.0))
+    objective = DisentangledLoss(SimCLR(), lambda_rule=AdditiveAscent(lr=1.0))
     z = {"content": torch.randn(8, 4)}
     objective(z, {"content": torch.randn(8, 4)}, torch.zeros(8, dtype=torch.long))
     assert objective.lambdas.item() == 1
@@ -125,7 +160,7 @@ def small_run(guard, steps=800):
     """Three clusters seen through noise of their own in each view, so that no tolerance is ever met; and a style."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(6, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
-    rule = DualAscent(lr=5.0, tolerance=1e-3, warmup=100)
+    rule = AdditiveAscent(lr=5.0, tolerance=1e-3, warmup=100)
     objective = DisentangledLoss(SimCLR(0.15), lambda_rule=rule, collapse_guard=guard)
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
     generator = torch.Generator().manual_seed(0)
@@ -154,8 +189,9 @@ def test_without_a_guard_a_fast_growing_weight_collapses_the_space_and_with_it_n
 @pytest.mark.parametrize(
     ("build", "argument"),
     [
-        (lambda: DualAscent(lr=-1.0), "lr"),
-        (lambda: DualAscent(lr=math.nan), "lr"),
+        (lambda: AdditiveAscent(lr=-1.0), "lr"),
+        (lambda: AdditiveAscent(lr=math.nan), "lr"),
+        (lambda: DualAscent(rate=-1.0), "rate"),
         (lambda: GeometricGrowth(rate=math.inf), "rate"),
         (lambda: DualAscent(tolerance=-0.1), "tolerance"),
         (lambda: DualAscent(interval=0), "interval"),

@@ -10,6 +10,7 @@ from unweave.data.sprites import render_masks
 from unweave.errors import UnweaveError
 from unweave.objectives import dependence
 from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, methods, nonnegative_spaces
+from unweave.reproduce.sprite_spaces.pixel_scale import count
 from unweave.reproduce.sprite_spaces.report import OWN, extremes, grouped, shortcomings, worst_across
 from unweave.reproduce.sprite_spaces.run import (
     QUICK,
@@ -26,16 +27,26 @@ from unweave.reproduce.sprite_spaces.views import (
     PALETTE,
     SPACES,
     WIDEST,
+    ZOOM,
     SpriteFactors,
     SpriteViews,
     draw_factors,
     transform_sprites,
 )
-from unweave.reproduce.sprites.scores import scale_across_shapes, width_score
+from unweave.reproduce.sprites.scores import SpriteScores
 from unweave.training import load_checkpoint
 
+FEW = (1e-3, 1.0)
 TINY = dataclasses.replace(
-    QUICK, ablations=tuple(ABLATIONS), size=16, steps=2, batch=12, hidden=8, scored=300, forest=200
+    QUICK,
+    ablations=("none", "no ends", "plain"),
+    size=16,
+    steps=2,
+    batch=12,
+    hidden=8,
+    scored=200,
+    forest=100,
+    penalties=(1.0,),
 )
 SIMCLR = methods(SpriteSpacesConfig().steps, 0.4)["simclr"]
 
@@ -44,9 +55,9 @@ def rows(n=60):
     return SpriteFactors(torch.randint(737_280, (n,)), "cpu")[torch.arange(n)]
 
 
-def test_a_row_for_every_ablation(tmp_path):
+def test_a_row_for_every_ablation_asked_for(tmp_path):
     found = run_sprite_spaces(tmp_path, TINY, device="cpu")
-    assert [row["ablation"] for row in found] == list(ABLATIONS)
+    assert [row["ablation"] for row in found] == list(TINY.ablations)
     stored = json.loads((tmp_path / "table.json").read_text())
     assert stored["rows"] == found
     assert {"command", "hardware", "seconds", "versions"} <= set(stored)
@@ -59,7 +70,7 @@ def test_a_row_for_every_ablation(tmp_path):
         run = load_checkpoint(tmp_path / "runs" / f"simclr-{ablation}-latents-0" / "checkpoint.safetensors")
         assert run["fingerprint"]["encoder"]["nonnegative"] == nonnegative
     text = (tmp_path / "README.md").read_text()
-    assert all(ablation in text for ablation in ABLATIONS)
+    assert all(ablation in text for ablation in TINY.ablations)
     assert (tmp_path / "figure.svg").stat().st_size > 1000
 
 
@@ -143,8 +154,8 @@ def test_the_width_of_a_sprite_is_what_its_image_shows_of_scale():
     index = torch.randint(737_280, (2000,), generator=torch.Generator().manual_seed(0))
     factors = Sprites(8).factors(index)
     width = (Sprites(64)[index].amax(1) > 0).sum((1, 2)).sqrt()
-    assert width_score(width[:, None], factors) > 0.999
-    assert width_score(factors["scale"].float()[:, None], factors) < 0.9
+    assert SpriteScores(factors, FEW).width(width[:, None]) > 0.999
+    assert SpriteScores(factors, FEW).width(factors["scale"].float()[:, None]) < 0.9
 
 
 def test_spaces_that_are_the_factors_score_so():
@@ -155,7 +166,7 @@ def test_spaces_that_are_the_factors_score_so():
     z["orientation"] = torch.stack([angle.sin(), angle.cos()], 1)
     z["color"] = torch.nn.functional.one_hot(factors["color"], 10).float()
     z["content"] = torch.nn.functional.one_hot(z.pop("shape")[:, 0].long(), 3).float()
-    found = score_sprite_spaces({name: z[name] for name in SPACES}, factors, VICReg(), forest=1500)
+    found = score_sprite_spaces({name: z[name] for name in SPACES}, SpriteScores(factors, FEW), VICReg(), forest=1500)
     for space, own in zip(SPACES, FACTORS, strict=True):
         for name, score in found["scores"][space].items():
             if name == own:
@@ -177,7 +188,7 @@ def test_scores_are_in_the_geometry_of_the_loss_and_raw_ones_are_not():
     factors = Sprites(8).factors(index)
     shape = torch.nn.functional.one_hot(factors["shape"], 3).float()
     z = dict.fromkeys(SPACES, shape * (1 + factors["x"][:, None]))  # only the length encodes x
-    found = score_sprite_spaces(z, factors, SimCLR(), forest=200)
+    found = score_sprite_spaces(z, SpriteScores(factors, FEW), SimCLR(), forest=200)
     assert abs(found["scores"]["content"]["x"]) < 0.02
     assert found["raw"]["content"]["x"] > 0.9
     assert found["scores"]["content"]["shape"] > 0.99
@@ -245,7 +256,7 @@ def ring_of_scales(shift):
 
 def test_a_shifted_code_of_scale_is_decodable_for_each_shape_but_not_across_shapes():
     z, factors = ring_of_scales(shift=1)
-    found = scale_across_shapes(z, factors)
+    found = SpriteScores(factors, FEW).scale_across_shapes(z)
     assert found["heart"]["heart"] == found["square"]["ellipse"] == 1
     assert found["heart"]["square"] == found["square"]["heart"] == 0
     assert worst_across({"scale_across_shapes": found}) == 0
@@ -256,7 +267,7 @@ def test_a_shifted_code_of_scale_is_decodable_for_each_shape_but_not_across_shap
 
 def test_a_code_of_scale_that_is_the_same_for_all_shapes_is_decodable_across_them():
     z, factors = ring_of_scales(shift=0)
-    assert worst_across({"scale_across_shapes": scale_across_shapes(z, factors)}) == 1
+    assert worst_across({"scale_across_shapes": SpriteScores(factors, FEW).scale_across_shapes(z)}) == 1
 
 
 def perfect_row():
@@ -284,3 +295,23 @@ def test_the_scores_that_miss_a_requirement_are_listed():
     assert [(line.split()[0], line.split()[-1]) for line in shortcomings(short)] == expected
     short["raw"]["x"]["y"] = 0.11
     assert len(shortcomings(short, "raw")) == 1
+
+
+def test_zooms_keep_the_order_of_sizes_within_a_shape_and_pairs_that_share_scale_share_the_factor():
+    factors = rows(60)
+    images = SpriteViews(64, "zoom").render(factors).float() / 255
+    u = torch.rand(60, 5, generator=torch.Generator().manual_seed(0))
+    u[:, 3:] = 0.5
+    before = (images.amax(1) > 0.05).sum((1, 2)).sqrt()
+    after = (transform_sprites(images, u, PALETTE, relative=True).amax(1) > 0.05).sum((1, 2)).sqrt()
+    torch.testing.assert_close(after / before, ZOOM[0] * (ZOOM[1] / ZOOM[0]) ** u[:, 1], rtol=0.06, atol=0)
+
+
+def test_no_function_of_the_width_is_scale_but_its_place_among_the_widths_of_its_shape_is():
+    found = count(12_000)
+    width, both, quantile = found.values()
+    assert width["scale"] < 0.80 < 0.90  # what is required of the scale space cannot be reached
+    assert width["shape"] > 0.6
+    assert both["scale"] > 0.99
+    assert quantile["scale"] > 0.97
+    assert quantile["shape"] < 0.45

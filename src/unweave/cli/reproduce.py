@@ -48,26 +48,44 @@ def identifiability(*, out: Path = Path("unweave-identifiability"), quick: bool 
     run_identifiability(out, QUICK if quick else IdentifiabilityConfig())
 
 
-def sprites(*, out: Path = Path("unweave-sprites"), seed: int = 0, only: str = "", quick: bool = False) -> None:
+def sprites(
+    *,
+    out: Path = Path("unweave-sprites"),
+    seeds: tuple[int, ...] = (),
+    only: str = "",
+    tune: bool = False,
+    steps: int | None = None,
+    quick: bool = False,
+) -> None:
     """Content alone, at any strength of augmentation: ColorDSprites (paper, section 5.2).
 
-    Writes table.json, figure.svg, samples.png and README.md. The same command resumes with the rows not finished.
+    Writes table.json, figure.svg, samples.png and README.md; with --tune, tuning.json and settings.yaml. The same
+    command resumes with the rows not finished.
 
     Args:
         out: Folder for the results.
-        seed: Seed of the networks and the views; each seed has its own rows.
-        only: Words that a row's name must contain, such as "simclr adapted weak".
-        quick: One row, small images and a small network: minutes on 2 CPU cores.
+        seeds: Seeds of the networks and the views; by default 21 to 25, and 100 for trials.
+        only: Words that a row's name must contain, such as "simclr ours weak release".
+        tune: Compare the trials of every method and rule on validation images, instead of making the table.
+        steps: Optimiser steps of each row, 10,000 by default; schedules are relative to it.
+        quick: Two rows, small images and a small network: minutes on 2 CPU cores.
     """
-    from unweave.reproduce.sprites import QUICK, SpritesConfig, run_sprites
+    from dataclasses import replace
 
-    run_sprites(out, QUICK if quick else SpritesConfig(), seed=seed, only=only)
+    from unweave.reproduce.sprites import QUICK, SpritesConfig, run_sprites, tune_sprites
+
+    config = QUICK if quick else SpritesConfig()
+    if seeds:
+        config = replace(config, tuning_seeds=seeds) if tune else replace(config, seeds=seeds)
+    if steps is not None:
+        config = replace(config, steps=steps)
+    (tune_sprites if tune else run_sprites)(out, config, only=only)
 
 
 def sprite_spaces(
     *,
     out: Path = Path("unweave-sprite-spaces"),
-    mode: Literal["latents", "pixels"] = "latents",
+    mode: Literal["latents", "pixels", "zoom"] = "latents",
     seed: int = 0,
     only: str = "",
     quick: bool = False,
@@ -78,7 +96,8 @@ def sprite_spaces(
 
     Args:
         out: Folder for the results.
-        mode: How views are made: sprites are rendered again with new factors, or transformed as images.
+        mode: How views are made: sprites are rendered again with new factors, or transformed as images, which sets
+            their size (pixels) or changes it by a factor (zoom).
         seed: Seed of the networks and the views; each seed has its own rows.
         only: Words that a row's name must contain, such as "simclr none".
         quick: One row, small images and a small network: minutes on 2 CPU cores.

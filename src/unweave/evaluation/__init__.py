@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from unweave.evaluation.disentanglement import DCI, dci, mcc
     from unweave.evaluation.kernel_ridge import KernelRidge
     from unweave.evaluation.knn import KNNProbe, knn_accuracy
-    from unweave.evaluation.linear_models import LogisticRegression, RidgeRegression
     from unweave.evaluation.linear_probe import PENALTIES, LinearProbe
     from unweave.evaluation.metrics import accuracy, mean_average_precision, mean_class_accuracy, mean_r2, r2
     from unweave.evaluation.online import OnlineProbe
@@ -34,12 +33,10 @@ __all__ = [
     "KNNProbe",
     "KernelRidge",
     "LinearProbe",
-    "LogisticRegression",
     "OnlineProbe",
     "ProbeScores",
     "RetrievalScores",
     "RidgeProbe",
-    "RidgeRegression",
     "SpaceScores",
     "Targets",
     "accuracy",
@@ -69,7 +66,6 @@ __getattr__, __dir__ = attach(
         "disentanglement": ("DCI", "dci", "mcc"),
         "kernel_ridge": ("KernelRidge",),
         "knn": ("KNNProbe", "knn_accuracy"),
-        "linear_models": ("LogisticRegression", "RidgeRegression"),
         "online": ("OnlineProbe",),
         "linear_probe": ("PENALTIES", "LinearProbe"),
         "metrics": ("accuracy", "mean_average_precision", "mean_class_accuracy", "mean_r2", "r2"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +16,50 @@ from unweave.settings import require_number
 T = TypeVar("T")
 
 
-def projector(dim_in: int, hidden: int, depth: int, dim_out: int) -> nn.Sequential:
-    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map."""
+Output = Literal["linear", "unit", "standardised"]
+
+
+def projector(dim_in: int, hidden: int, depth: int, dim_out: int, output: Output = "linear") -> nn.Sequential:
+    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map.
+
+    The last layer is followed by L2-normalisation or by batch norm without parameters where ``output`` says so.
+    """
     layers: list[nn.Module] = []
     for _ in range(depth - 1):
         layers += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
         dim_in = hidden
-    return nn.Sequential(*layers, nn.Linear(dim_in, dim_out, bias=False))
+    layers.append(nn.Linear(dim_in, dim_out, bias=False))
+    if output == "unit":
+        layers += [SinglePrecision(), UnitLength()]
+    elif output == "standardised":
+        layers += [SinglePrecision(), nn.BatchNorm1d(dim_out, eps=1e-12, affine=False)]
+    return nn.Sequential(*layers)
+
+
+class SinglePrecision(nn.Module):
+    """Half precision to single precision; anything else unchanged.
+
+    Examples:
+        >>> SinglePrecision()(torch.ones(1, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(n, d) to (n, d)"""
+        return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+
+
+class UnitLength(nn.Module):
+    """Unit vectors.
+
+    Examples:
+        >>> UnitLength()(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(n, d) to (n, d)"""
+        return nn.functional.normalize(z, dim=1)
 
 
 def to_nonnegative_orthant(z: Tensor) -> Tensor:
@@ -56,6 +93,9 @@ class Encoder(Described, nn.Module):
         style_grid: side of the grid to which these feature maps are averaged; 1 for one mean per channel.
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
+        output: the last layer of each projector: "linear"; "unit", L2-normalised, for SimCLR; or "standardised", batch
+            norm without parameters, for Barlow Twins. The embedding is then what the loss sees: its length, or the
+            variance of its dimensions, is not left to chance.
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
         channels: of the images, where ``backbone`` is a name.
         image_size: side of the images in pixels, where ``backbone`` is the name of a network built for one size.
@@ -88,6 +128,7 @@ class Encoder(Described, nn.Module):
         style_layers: Sequence[str] = (),
         style_grid: int = 1,
         nonnegative: Collection[str] = (),
+        output: Output = "linear",
         feature_dim: int | None = None,
         channels: int = 3,
         image_size: int | None = None,
@@ -101,6 +142,10 @@ class Encoder(Described, nn.Module):
         self.nonnegative = frozenset(nonnegative)
         if unknown := self.nonnegative - set(self.spaces):
             raise UnweaveError(f"`nonnegative` names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
+        if output not in get_args(Output):
+            raise UnweaveError(f"`output` is one of {', '.join(get_args(Output))}, not {output!r}")
+        if output != "linear" and (split is not None or nonnegative):
+            raise UnweaveError(f"`output` {output!r} excludes `split` and `nonnegative`: use 'linear'")
         if isinstance(backbone, str):
             self.backbone, known = make_backbone(
                 backbone, channels=channels, image_size=image_size, small_images=small_images, pretrained=pretrained
@@ -140,7 +185,7 @@ class Encoder(Described, nn.Module):
                 self._taps = FeatureMaps(self.backbone, style_layers, style_grid)
                 sizes_in |= dict.fromkeys(self.spaces[1:], self._taps.features(channels, image_size or 64))
             self.projectors = nn.ModuleDict(
-                {s: projector(sizes_in[s], hiddens[s], depths[s], dims[s]) for s in self.spaces}
+                {s: projector(sizes_in[s], hiddens[s], depths[s], dims[s], output) for s in self.spaces}
             )
             self.dims = dims
 

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from unweave.objectives.config import ObjectiveConfig
     from unweave.objectives.disentangled import DisentangledLoss
     from unweave.objectives.hsic import Independence, dependence
-    from unweave.objectives.lambdas import DualAscent, FixedWeights, GeometricGrowth, LambdaRule
+    from unweave.objectives.lambdas import AdditiveAscent, DualAscent, FixedWeights, GeometricGrowth, LambdaRule
     from unweave.objectives.simclr import SimCLR
     from unweave.objectives.vicreg import VICReg
 
 __all__ = [
+    "AdditiveAscent",
     "BarlowTwins",
     "BaseMethod",
     "CollapseGuard",
@@ -45,7 +46,7 @@ __getattr__, __dir__ = attach(
         "config": ("ObjectiveConfig",),
         "disentangled": ("DisentangledLoss",),
         "hsic": ("Independence", "dependence"),
-        "lambdas": ("DualAscent", "FixedWeights", "GeometricGrowth", "LambdaRule"),
+        "lambdas": ("AdditiveAscent", "DualAscent", "FixedWeights", "GeometricGrowth", "LambdaRule"),
         "simclr": ("SimCLR",),
         "vicreg": ("VICReg",),
     },

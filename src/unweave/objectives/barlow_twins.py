@@ -18,10 +18,9 @@ def standardise(z: Tensor, eps: float = 1e-5) -> Tensor:
     return centred / (centred.square().mean(0) + eps).sqrt()
 
 
-def on_diagonal(z_a: Tensor, z_b: Tensor, power: int = 2) -> Tensor:
-    """Σ_j (1 − C_jj)^power; with ``power=1`` it is half the squared distance of the standardised views."""
-    missing = 1 - (standardise(z_a) * standardise(z_b)).mean(0)
-    return (missing.square() if power == 2 else missing).sum()
+def on_diagonal(z_a: Tensor, z_b: Tensor) -> Tensor:
+    """Σ_j (1 − C_jj)²"""
+    return (1 - (standardise(z_a) * standardise(z_b)).mean(0)).square().sum()
 
 
 def off_diagonal(z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -48,24 +47,19 @@ class BarlowTwins(BaseMethod):
     """λ."""
     off_diagonal_weight: float = 0.0051
     """Weight of the off-diagonal correlations."""
-    power: int = 2
-    """Exponent of 1 − C_jj, in the invariance and in its gap. With 2 the gradient of the invariance vanishes linearly
-    near full invariance; with 1 it does not vanish."""
 
     def __post_init__(self) -> None:
-        if self.power not in (1, 2):
-            raise UnweaveError(f"BarlowTwins: `power` is 1 or 2, not {self.power}")
         for name in ("invariance_weight", "off_diagonal_weight"):
             if getattr(self, name) < 0:
                 raise UnweaveError(f"BarlowTwins: `{name}` cannot be negative: {getattr(self, name)}")
 
     def invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """Σ_j (1 − C_jj)^power"""
-        return on_diagonal(z_a, z_b, self.power)
+        """Σ_j (1 − C_jj)²"""
+        return on_diagonal(z_a, z_b)
 
     def invariance_gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """The mean of (1 − C_jj)^power over dimensions."""
-        return on_diagonal(z_a, z_b, self.power) / z_a.shape[1]
+        """The mean of (1 − C_jj)² over dimensions."""
+        return on_diagonal(z_a, z_b) / z_a.shape[1]
 
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """off_diagonal_weight · Σ_{j≠k} C_jk²"""
@@ -74,3 +68,11 @@ class BarlowTwins(BaseMethod):
     def normalize(self, z: Tensor) -> Tensor:
         """Standardised dimensions: their variance is 1 unless the embedding is nearly constant."""
         return standardise(z)
+
+    def distances(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """Of standardised dimensions, however short: the ``eps`` of ``standardise`` would reward small embeddings."""
+        return (standardise(z_a, 1e-12) - standardise(z_b, 1e-12)).norm(dim=1) / z_a.shape[1] ** 0.5
+
+    def distance_weight(self, d: int) -> float:
+        """Σ_j (1 − C_jj) is half the squared distance of the standardised views; the method squares each 1 − C_jj."""
+        return d / 2

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from unweave.objectives.collapse import variance
+
 Embeddings = Mapping[str, Tensor]
 """(n, d_m) by space."""
 
@@ -61,6 +63,31 @@ class BaseMethod(ABC):
     def normalize(self, z: Tensor) -> Tensor:
         """The embedding in the geometry of the loss, on which variance and effective rank are measured."""
         return z
+
+    def distances(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """How far apart the two views of each image are, in the geometry of the loss and per dimension: (n,)."""
+        return torch.linalg.vector_norm(self.normalize(z_a) - self.normalize(z_b), dim=1) / z_a.shape[1] ** 0.5
+
+    def distance_weight(self, d: int) -> float:
+        """The weight of mean distances² at which it is the method's invariance, in d dimensions."""
+        return 1.0
+
+    def spread(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The root mean square distance of different images, in the same units as ``distances``."""
+        return (2 * variance(self.normalize(torch.cat([z_a, z_b])))).sqrt().clamp(min=1e-12)
+
+    def distance_invariance(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
+        """spread² · mean (distance / spread)^power, weighted so that a power of 2 is the method's invariance.
+
+        The spread, which receives no gradient, makes it a square in the length of embeddings, as the entropies expect.
+        """
+        spread = self.spread(z_a.detach(), z_b.detach())
+        relative = self.distances(z_a, z_b) / spread
+        return self.distance_weight(z_a.shape[1]) * spread.square() * relative.pow(power).mean()
+
+    def distance_gap(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
+        """The power mean of distance / spread: 0 is full invariance, about 1 none."""
+        return (self.distances(z_a, z_b) / self.spread(z_a, z_b)).pow(power).mean().pow(1 / power)
 
     def loss(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """The method as published."""

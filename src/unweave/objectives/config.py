@@ -81,7 +81,7 @@ class ObjectiveConfig:
         raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
 
     def _lambda_rule(self, spaces: Sequence[str], warmup: int) -> "LambdaRule":
-        from unweave.objectives import DualAscent, FixedWeights, GeometricGrowth
+        from unweave.objectives import AdditiveAscent, FixedWeights, GeometricGrowth
 
         standard = self._base().invariance_weight
         content, style = (standard if x is None else x for x in (self.content_lambda, self.style_lambda))
@@ -91,4 +91,6 @@ class ObjectiveConfig:
         if self.lambda_rule == "geometric":
             return GeometricGrowth(rate=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start)
         signed = self.lambda_rule == "signed-dual-ascent"
-        return DualAscent(lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start, can_decrease=signed)
+        return AdditiveAscent(
+            lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start, can_decrease=signed
+        )

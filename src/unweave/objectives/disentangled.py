@@ -24,6 +24,8 @@ from unweave.objectives.base import BaseMethod, Embeddings, LossTerms, Objective
 from unweave.objectives.collapse import CollapseGuard, CollapseWarning, effective_rank, variance
 from unweave.objectives.hsic import Independence, dependence
 from unweave.objectives.lambdas import FixedWeights, LambdaRule
+from unweave.objectives.noise import counted_normal
+from unweave.settings import require_number
 
 Entropy = Literal["content+joint", "joint", "per-space"]
 CHECK_EVERY = 50
@@ -48,13 +50,27 @@ class DisentangledLoss(Described, Objective):
             every space, as in LooC, which does not prevent copies of content in the style spaces.
         independence: penalises the dependence of each style space on the content space, which receives no gradient from
             this term. Not in the paper.
+        power: replaces the base method's invariance by the mean over pairs of r^power, where r is the distance of the
+            two views over that of different images, in the geometry of the loss, and the gap by the power mean of r.
+            Not in the paper.
+        noise: standard deviation of Gaussian noise that is added to both views before the loss, relative to the root
+            mean square of the embedding in the geometry of the loss. What is encoded below this scale then has no
+            value to the entropy. λ, variance and effective rank are measured without it. Not in the paper.
 
     Under several processes the embeddings are gathered, so that loss, λ and gradients are those of one process on the
     whole batch. Every process must bring the same number of images.
 
+    Notes:
+        The squared distance is least at a mean, the distance itself at a median. Where some views do not show content,
+        a squared invariance places each view at the mean of the contents it may have, which encodes how certain they
+        are and thereby style (a small sprite is less certain). With ``power=1`` a view lies at one content exactly, as
+        soon as that content has more than half of the probability; and style vanishes at a finite λ, since near full
+        invariance the penalty decreases more slowly than the entropy's gain.
+
     Examples:
         >>> import torch, unweave as uw
-        >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=("content", "color"), lambda_rule=uw.DualAscent(lr=0.1))
+        >>> rule = uw.DualAscent.over(steps=1000)
+        >>> objective = uw.DisentangledLoss(uw.SimCLR(), spaces=("content", "color"), lambda_rule=rule)
         >>> z_a, z_b = ({space: torch.randn(8, 4) for space in objective.spaces} for _ in "ab")
         >>> terms = objective(z_a, z_b, shared=torch.arange(8) % 2)
         >>> objective.update(terms)  # the dual step, after the optimiser's
@@ -76,6 +92,8 @@ class DisentangledLoss(Described, Objective):
         content_pairs: Literal["own", "all"] = "own",
         entropy: Entropy = "content+joint",
         independence: Independence | None = None,
+        power: float | None = None,
+        noise: float = 0.0,
     ) -> None:
         super().__init__()
         self.base, self.spaces = base, tuple(spaces)
@@ -87,7 +105,11 @@ class DisentangledLoss(Described, Objective):
             raise UnweaveError(f"`content_pairs` is 'own' or 'all', not {content_pairs!r}")
         if entropy not in get_args(Entropy):
             raise UnweaveError(f"`entropy` is one of {', '.join(get_args(Entropy))}, not {entropy!r}")
+        if power is not None and not 1 <= power <= 2:
+            raise UnweaveError(f"`power` is between 1 and 2, not {power}")
+        require_number("noise", noise, ">= 0")
         self.content_pairs, self.entropy, self.independence = content_pairs, entropy, independence
+        self.power, self.noise = power, noise
         start = base.invariance_weight if self.lambda_rule.start is None else self.lambda_rule.start
         self.register_buffer("lambdas", self._per_space("start", start))
         self.register_buffer("starts", self.lambdas.clone(), persistent=False)
@@ -129,11 +151,13 @@ class DisentangledLoss(Described, Objective):
 
     def _terms(self, a: list[Tensor], b: list[Tensor], shared: Tensor) -> LossTerms:
         """The terms of the global batch."""
+        clean_a, clean_b = a, b
+        if self.noise > 0:
+            a, b = ([self._noisy(z, 2 * m + side) for m, z in enumerate(views)] for side, views in enumerate((a, b)))
         invariances, gaps = [], []
         for m in range(len(self.spaces)):
-            own_a, own_b = self._own_pairs(m, a[m], b[m], shared)
-            invariances.append(self.base.invariance(own_a, own_b))
-            gaps.append(self.base.invariance_gap(own_a.detach(), own_b.detach()))
+            invariances.append(self._invariance(*self._own_pairs(m, a[m], b[m], shared)))
+            gaps.append(self._gap(*self._own_pairs(m, clean_a[m].detach(), clean_b[m].detach(), shared)))
         invariance = torch.stack(invariances)
         content_entropy, joint_entropy = self._entropies(a, b)
         loss = (self.lambdas.to(invariance.dtype) * invariance).sum() + content_entropy + joint_entropy
@@ -144,7 +168,8 @@ class DisentangledLoss(Described, Objective):
             loss = loss + (self.independence_weights * self.independence.scale(self.updates) * dependences).sum()
             measured["dependence"] = dependences.detach()
         with torch.no_grad():
-            seen = [self.base.normalize(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in zip(a, b, strict=True)]
+            pairs = zip(clean_a, clean_b, strict=True)
+            seen = [self.base.normalize(torch.cat([x[:MEASURED], y[:MEASURED]])) for x, y in pairs]
             per_space = {
                 "lambda": self.lambdas.clone(),
                 "invariance": invariance.detach(),
@@ -155,6 +180,24 @@ class DisentangledLoss(Described, Objective):
             }
         entropies = {"content_entropy": content_entropy.detach(), "joint_entropy": joint_entropy.detach()}
         return LossTerms(loss, self.spaces, entropies, per_space)
+
+    def _invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The base method's, or that of distances to a power."""
+        if self.power is None:
+            return self.base.invariance(z_a, z_b)
+        return self.base.distance_invariance(z_a, z_b, self.power)
+
+    def _gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The base method's, or that of distances to a power."""
+        if self.power is None:
+            return self.base.invariance_gap(z_a, z_b)
+        return self.base.distance_gap(z_a, z_b, self.power)
+
+    def _noisy(self, z: Tensor, stream: int) -> Tensor:
+        """z in the geometry of the loss, with noise that depends on the number of updates."""
+        z = self.base.normalize(z)
+        size = z.detach().square().mean().sqrt()
+        return z + self.noise * size * counted_normal(tuple(z.shape), self.updates, stream).to(z.dtype)
 
     def _entropies(self, a: list[Tensor], b: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Content's entropy, and that of all spaces; without styles the two are the same and count once."""

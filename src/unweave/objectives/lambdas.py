@@ -6,9 +6,11 @@ that grows too slowly leaves style in it. ``CollapseGuard`` limits the growth.
 Legend: M + 1 spaces, λ_m and gap_m the weight and the invariance gap of space m, ε the tolerance, η the step size.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,12 +76,58 @@ class LambdaRule(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class DualAscent(LambdaRule):
+    """λ ← λ·exp(rate · clip(log(gap/ε), −1, 1)): dual ascent on log λ.
+
+    λ grows while the gap exceeds the tolerance, decreases where it is below, and is constant where the two are equal.
+    Use ``DualAscent.over(steps)`` for a run of this many steps.
+
+    Notes:
+        A multiplier may have to change by orders of magnitude, and the gaps of methods and data differ by as much. On a
+        logarithmic scale neither needs a step size of its own: λ changes by at most the factor e^rate per update, and
+        its rest point does not depend on the rate.
+
+    Examples:
+        >>> rule = DualAscent(rate=0.5, tolerance=0.1)
+        >>> rule.step(torch.tensor([2.0, 2.0, 2.0]), torch.tensor([0.9, 0.1, 0.01]), torch.full((3,), 0.1))
+        tensor([3.2974, 2.0000, 1.2131])
+        >>> DualAscent.over(10_000).warmup
+        2000
+    """
+
+    tolerance: PerSpace = 1e-2
+    rate: float = 1e-3
+    """The largest change of log λ per update."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, ">= 0", "rate")
+
+    @classmethod
+    def over(
+        cls, steps: int, *, factor: float = 1000.0, window: tuple[float, float] = (0.2, 0.8), **settings: Any
+    ) -> "DualAscent":
+        """The rule for a run of this many steps.
+
+        λ changes within ``window``, fractions of the run, and by at most ``factor`` in all. Before it the space is
+        learned, after it the network converges under a constant λ.
+        """
+        first, last = (round(share * steps) for share in window)
+        return cls(rate=math.log(factor) / max(1, last - first), warmup=first, stop=last, **settings)
+
+    def propose(self, lambdas: Tensor, gaps: Tensor, tolerances: Tensor) -> Tensor:
+        """λ·exp(rate · clip(log(gap/ε), −1, 1))"""
+        excess = (gaps.log() - tolerances.log()).nan_to_num(0.0)  # both are 0: unchanged
+        return lambdas * (self.rate * excess.clamp(-1, 1)).exp()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdditiveAscent(LambdaRule):
     """λ ← λ + η·relu(gap − ε), the rule of the paper.
 
     With ``can_decrease``, λ ← relu(λ + η·(gap − ε)): gradient ascent on the dual problem, as in the authors' release.
 
     Examples:
-        >>> rule = DualAscent(lr=2.0)
+        >>> rule = AdditiveAscent(lr=2.0)
         >>> rule.step(torch.tensor([1.0, 1.0]), torch.tensor([0.75, 0.25]), torch.tensor([0.5, 0.5]))
         tensor([1.5000, 1.0000])
     """

@@ -134,7 +134,8 @@ class SimCLR(BaseMethod):
         if self.similarity == "euclidean":
             spread = 2 * torch.cat([z_a, z_b]).var(0, correction=0).sum()
             return squared_distance(z_a, z_b).mean() / spread.clamp(min=torch.finfo(z_a.dtype).tiny)
-        return 1 - cosine(z_a, z_b).mean()
+        # Half the squared distance is the same, and keeps its precision near 0.
+        return squared_distance(F.normalize(z_a, dim=1), F.normalize(z_b, dim=1)).mean() / 2
 
     def entropy(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """mean log Σ_negatives exp(cos/τ)"""
@@ -156,3 +157,7 @@ class SimCLR(BaseMethod):
     def normalize(self, z: Tensor) -> Tensor:
         """Unit vectors times √d: the mean variance of a dimension is 1 where they are spread evenly, at most 1."""
         return self._normalised(z) * (math.sqrt(z.shape[1]) if self.similarity == "cosine" else 1.0)
+
+    def distance_weight(self, d: int) -> float:
+        """1 − cos is half the squared distance of unit vectors."""
+        return (0.5 if self.similarity == "cosine" else float(d)) / self.temperature

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from unweave import Encoder, LaunchConfig, OptimConfig, SmallConvNet, Sprites, TrainConfig
+from unweave.evaluation import PENALTIES
 
 MEAN, STD = (0.0233, 0.0210, 0.0184), (0.128, 0.106, 0.105)
 """Statistics of ColorDSprites, from the authors' release."""
@@ -25,15 +27,26 @@ class SpriteTraining:
     """Width of the projectors."""
     batch: int = 1024
     steps: int = 3000
+    penalties: tuple[float, ...] = PENALTIES
+    """Penalties of the linear probes, chosen by cross-validation."""
 
     def encoder(
-        self, spaces: Sequence[str], dim: int | Mapping[str, int], depth: int = 2, nonnegative: Collection[str] = ()
+        self,
+        spaces: Sequence[str],
+        dim: int | Mapping[str, int],
+        depth: int = 2,
+        nonnegative: Collection[str] = (),
+        output: Literal["linear", "unit", "standardised"] = "linear",
     ) -> Encoder:
         """An encoder with a projector of ``depth`` layers for each space."""
         backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
-        return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth, nonnegative=nonnegative)
+        return Encoder(
+            backbone, spaces, dim=dim, hidden=self.hidden, depth=depth, nonnegative=nonnegative, output=output
+        )
 
-    def train_config(self, seed: int, device: str, lr: float = 2e-3) -> TrainConfig:
+    def train_config(
+        self, seed: int, device: str, lr: float = 2e-3, precision: Literal["auto", "32-true"] = "auto"
+    ) -> TrainConfig:
         """Settings of the loop. On a GPU the step is compiled and captured, and only the last step is saved."""
         on_cpu = device == "cpu"
         return TrainConfig(
@@ -46,12 +59,12 @@ class SpriteTraining:
             graph=not on_cpu,
             compile=not on_cpu,
             optim=OptimConfig(lr=lr, warmup=min(1.0, WARMUP_STEPS / self.steps)),
-            launch=LaunchConfig(accelerator=device),
+            launch=LaunchConfig(accelerator=device, precision=precision),
         )
 
 
-def split_sprites(scored: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The numbers of the sprites to train on, a random 90%, and of ``scored`` of the others."""
+def split_sprites(scored: int, skip: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers of the sprites to train on, a random 90%, and of ``scored`` of the others, after ``skip`` of them."""
     order = torch.randperm(Sprites.count, generator=torch.Generator().manual_seed(0))
     edge = Sprites.count * 9 // 10
-    return order[:edge], order[edge : edge + scored]
+    return order[:edge], order[edge + skip : edge + skip + scored]

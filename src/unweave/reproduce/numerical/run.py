@@ -3,6 +3,7 @@
     x = f(c, s) and x̃ = f(c, s̃)  ─►  encoder  ─►  SimCLR with distances, λ fixed at 1 or adapted  ─►  r² of c and s
 
 With λ = 1, dimensions that content does not need encode style; with λ increased until the two views agree, they do not.
+λ is adapted by the same rule in every setting.
 All runs of one setting, whatever their seed, size or λ, train together as one stack.
 
 Legend: r runs, n samples, d dimensions.
@@ -15,31 +16,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from unweave import GeometricGrowth, SimCLR, UnweaveError
+from unweave import DualAscent, SimCLR, UnweaveError
 from unweave.data import LatentModel, StackedLatents
 from unweave.evaluation import KernelRidge, RidgeProbe
 from unweave.reproduce.numerical.report import write_report
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.stacked import StackedMLP, train_stacked
 
-
-@dataclass(frozen=True)
-class Setting:
-    """A latent model, and how λ is adapted for it."""
-
-    model: LatentModel
-    stricter: float = 1.0
-    """The tolerance is divided by this."""
-    faster: float = 1.0
-    """The growth of λ is multiplied by this."""
-
-
 SETTINGS = {
-    "independent": Setting(LatentModel()),
-    # Perturbations with a covariance from a Wishart distribution barely change some directions of style.
-    "statistical": Setting(LatentModel(statistical=True), stricter=10, faster=1.5),
-    "causal": Setting(LatentModel(causal=True)),
-    "both": Setting(LatentModel(statistical=True, causal=True), stricter=10, faster=1.5),
+    "independent": LatentModel(),
+    "statistical": LatentModel(statistical=True),
+    "causal": LatentModel(causal=True),
+    "both": LatentModel(statistical=True, causal=True),
 }
 SIZES = (3, 5, 8, 10, 15, 20, 30, 50)
 WEIGHTS = ("fixed", "adapted")
@@ -60,14 +48,14 @@ class NumericalConfig:
     batch: int = 512
     steps: int = 12_000
     lr: float = 2e-3
-    tolerance: float = 1e-3
-    """The accepted squared distance of two views, relative to that of different samples."""
-    growth: float = 0.0008
-    """λ ← λ·(1 + growth) at each step at which the distance is larger."""
-    warmup: float = 0.2
-    """The fraction of steps before λ changes."""
-    stop: float = 0.6
-    """The fraction of steps after which λ does not change."""
+    power: float = 2.0
+    """Exponent of the distance of two views in the invariance of adapted runs."""
+    tolerance: float = 0.01
+    """The accepted distance of two views, relative to that of different samples."""
+    factor: float = 1000.0
+    """The largest change of λ, as a factor."""
+    window: tuple[float, float] = (0.2, 0.8)
+    """The fractions of the run between which λ changes."""
     fit: int = 5 * 4096
     test: int = 10 * 4096
     landmarks: int = 2048
@@ -89,9 +77,6 @@ QUICK = NumericalConfig(
     batch=512,
     steps=2200,
     lr=3e-3,
-    growth=0.003,
-    warmup=0.4,
-    stop=1.0,
     fit=2048,
     test=2048,
     landmarks=512,
@@ -115,14 +100,22 @@ def run_numerical(out: Path, config: NumericalConfig, *, device: str | None = No
 def train_setting(setting: str, runs: list[tuple[int, str, int]], config: NumericalConfig, device: str) -> list[Row]:
     """All runs of a setting as one stack of networks; ``runs`` are (size, weights, seed)."""
     base = SimCLR(temperature=1.0, similarity="euclidean", negatives="other_view", decoupled=False)
-    latents = StackedLatents(SETTINGS[setting].model, [seed for _, _, seed in runs], device)
+    latents = StackedLatents(SETTINGS[setting], [seed for _, _, seed in runs], device)
     torch.manual_seed(0)
     largest = max(size for size, _, _ in runs)
     encoder = StackedMLP(len(runs), (10, *config.hidden, largest)).to(device)
     sizes = torch.tensor([size for size, _, _ in runs], device=device)
     used = (torch.arange(largest, device=device) < sizes[:, None]).float()[:, None]  # (r, 1, d)
     lambdas = torch.ones(len(runs), device=device)
-    losses = torch.vmap(lambda a, b, weight: weight * base.invariance(a, b) + base.entropy(a, b))
+    adapted = torch.tensor([weights == "adapted" for _, weights, _ in runs], device=device)
+
+    def loss(a: Tensor, b: Tensor, weight: Tensor, is_adapted: Tensor) -> Tensor:
+        invariance = base.invariance(a, b)
+        if config.power != 2:
+            invariance = torch.where(is_adapted, base.distance_invariance(a, b, config.power), invariance)
+        return weight * invariance + base.entropy(a, b)
+
+    losses = torch.vmap(loss)
     if device != "cpu":
         losses = torch.compile(losses)  # the similarities of all samples are large: fewer passes over them
     generator = torch.Generator(device).manual_seed(0)
@@ -131,20 +124,16 @@ def train_setting(setting: str, runs: list[tuple[int, str, int]], config: Numeri
         content, style = latents.sample(config.batch, generator)
         z_a = encoder(latents.observe(content, style)) * used
         z_b = encoder(latents.observe(content, latents.perturb(style, generator))) * used
-        return losses(z_a, z_b, lambdas).sum(), torch.vmap(base.invariance_gap)(z_a.detach(), z_b.detach())
+        return losses(z_a, z_b, lambdas, adapted).sum(), gaps(z_a.detach(), z_b.detach())
 
-    rule = GeometricGrowth(
-        rate=config.growth * SETTINGS[setting].faster,
-        tolerance=config.tolerance / SETTINGS[setting].stricter,
-        warmup=round(config.warmup * config.steps),
-        stop=round(config.stop * config.steps),
-    )
+    gaps = torch.vmap(lambda a, b: base.distance_gap(a, b, config.power))
+    rule = DualAscent.over(config.steps, factor=config.factor, window=config.window, tolerance=config.tolerance)
     train_stacked(
         measure,
         encoder,
         lambdas,
         rule,
-        torch.tensor([weights == "adapted" for _, weights, _ in runs], device=device),
+        adapted,
         steps=config.steps,
         lr=config.lr,
         generator=generator,
@@ -171,7 +160,7 @@ def score_setting(
     gaps = torch.vmap(SimCLR(similarity="euclidean").invariance_gap)(z, z_perturbed)
     least = _least_perturbed(style, perturbed)
     scores = _r2(z, content, style, config)
-    causal = SETTINGS[setting].model.causal
+    causal = SETTINGS[setting].causal
     floors = _r2(content, content, style, config) if causal else [(1.0, 0.0)] * len(runs)
     rows = []
     for i, (size, weights, seed) in enumerate(runs):

@@ -44,6 +44,7 @@ class SpacesMethod:
     content_pairs: Literal["own", "all"] = "all"
     nonnegative: tuple[str, ...] = ()
     lr: float = 1e-3
+    power: float | None = None
 
 
 def methods(steps: int, temperature: float) -> dict[str, SpacesMethod]:
@@ -61,11 +62,11 @@ def methods(steps: int, temperature: float) -> dict[str, SpacesMethod]:
         return GeometricGrowth(rate=6 / steps, tolerance=tolerance, start=start, **window)
 
     simclr = SimCLR(temperature=temperature, joint_temperature=temperature / len(SPACES))
-    barlow_twins = BarlowTwins(off_diagonal_weight=0.02, power=1)
+    barlow_twins = BarlowTwins(off_diagonal_weight=0.02)
     return {
         "simclr": SpacesMethod(simclr, wide, rule(0.5, 0.003), nonnegative=("scale",), lr=1.4e-3),
         "vicreg": SpacesMethod(VICReg(), small, rule(1.0, 0.01), lr=7e-4),
-        "barlow_twins": SpacesMethod(barlow_twins, small, rule(0.1, 0.001)),
+        "barlow_twins": SpacesMethod(barlow_twins, small, rule(0.1, 0.03), power=2),
     }
 
 
@@ -88,6 +89,7 @@ def make_objective(method: SpacesMethod, ablation: str) -> DisentangledLoss:
         content_pairs=pairs,
         entropy={"per-space entropy": "per-space", "no content entropy": "joint"}.get(ablation, "content+joint"),  # type: ignore[arg-type]
         independence=None if ablation in ("no independence", "plain") else independence,
+        power=method.power,
     )
 
 

@@ -10,7 +10,7 @@ from unweave.reproduce.sprite_spaces.methods import ABLATIONS
 
 KEY = ("method", "ablation", "mode", "seed")
 OWN = {"content": "shape", "color": "color", "scale": "scale", "orientation": "orientation", "x": "x", "y": "y"}
-METHODS, MODES = ("simclr", "vicreg", "barlow_twins"), ("latents", "pixels")
+METHODS, MODES = ("simclr", "vicreg", "barlow_twins"), ("latents", "pixels", "zoom")
 REQUIRED = {"content": 0.99, "color": 0.90, "scale": 0.90, "orientation": 0.70, "x": 0.90, "y": 0.90}
 """The required score of each space's own factor."""
 LEAK, SHAPE_LEAK = 0.10, 0.15

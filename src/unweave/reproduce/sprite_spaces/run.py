@@ -7,7 +7,7 @@ sprites ─► pairs that share shape and one of color, scale, orientation, x, y
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, m
 from unweave.reproduce.sprite_spaces.report import KEY, write_report
 from unweave.reproduce.sprite_spaces.views import FACTORS, SPACES, Mode, SpriteFactors, SpriteViews
 from unweave.reproduce.sprite_training import SpriteTraining, split_sprites
-from unweave.reproduce.sprites.scores import CATEGORIES, CHANCE, factor_score, scale_across_shapes, width_score
+from unweave.reproduce.sprites.scores import CATEGORIES, CHANCE, SpriteScores, with_noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class SpriteSpacesConfig(SpriteTraining):
         known = methods(self.steps, self.temperature)
         if unknown := set(self.methods) - set(known):
             raise UnweaveError(f"`methods` {sorted(unknown)} do not exist; there are {', '.join(known)}")
-        if self.mode not in ("latents", "pixels"):
-            raise UnweaveError(f"`mode` is 'latents' or 'pixels', not {self.mode!r}")
+        if self.mode not in get_args(Mode):
+            raise UnweaveError(f"`mode` is one of {', '.join(get_args(Mode))}, not {self.mode!r}")
 
 
 QUICK = SpriteSpacesConfig(
@@ -110,40 +110,37 @@ def train_row(
     test = SpriteFactors(held_out, device)
     index = torch.arange(len(test), device=device)
     z = compute_embeddings(encoder, lambda rows: views.prepare(test[rows]), index)
-    factors = Sprites(8).factors(held_out.to(device))
+    scores = SpriteScores(Sprites(8).factors(held_out.to(device)), config.penalties)
     return {
         "method": method,
         "ablation": ablation,
         "mode": config.mode,
         "seed": seed,
-        **score_sprite_spaces({name: z[name].float() for name in SPACES}, factors, chosen.base, config.forest),
+        **score_sprite_spaces({name: z[name].float() for name in SPACES}, scores, chosen.base, config.forest),
         "seconds_training": round(run.seconds, 1),
     }
 
 
 @torch.no_grad()
-def score_sprite_spaces(
-    z: dict[str, Tensor], factors: dict[str, Tensor], base: BaseMethod, forest: int
-) -> dict[str, Any]:
-    """Spaces × factors with scikit-learn's default penalties, and DCI.
+def score_sprite_spaces(z: dict[str, Tensor], probes: SpriteScores, base: BaseMethod, forest: int) -> dict[str, Any]:
+    """Spaces × factors, of embeddings with 1% noise, and DCI.
 
     ``scores`` are of embeddings in the geometry of the loss, ``raw`` of unnormalised ones.
     """
-    raw = {space: {name: factor_score(features, factors, name) for name in FACTORS} for space, features in z.items()}
+    raw = _table(z, probes)
     normalised = {space: base.normalize(features) for space, features in z.items()}
     z = {space: in_loss_geometry(features, base) for space, features in z.items()}
-    scores = {space: {name: factor_score(features, factors, name) for name in FACTORS} for space, features in z.items()}
-    found = dci(
-        {s: f[:forest] for s, f in z.items()}, {name: factors[name][:forest] // _coarse(name) for name in FACTORS}
-    )
+    scores = _table(z, probes)
+    coarse = {name: probes.factors[name][:forest] // _coarse(name) for name in FACTORS}
+    found = dci({space: features[:forest] for space, features in z.items()}, coarse)
     return {
         "spaces": list(z),
         "factors": list(FACTORS),
         "scores": scores,
         "raw": raw,
         "chance": {name: CHANCE[name] for name in FACTORS},
-        "scale_across_shapes": scale_across_shapes(z["scale"], factors),
-        "width": width_score(z["scale"], factors),
+        "scale_across_shapes": probes.scale_across_shapes(z["scale"]),
+        "width": probes.width(z["scale"]),
         "variance": {s: float(variance(f)) for s, f in normalised.items()},
         "effective_rank": {s: float(effective_rank(f)) for s, f in normalised.items()},
         "dci": {
@@ -153,6 +150,11 @@ def score_sprite_spaces(
         },
         "dci_importance": found.importance,
     }
+
+
+def _table(z: dict[str, Tensor], probes: SpriteScores) -> dict[str, dict[str, float]]:
+    noisy = {space: with_noise(features) for space, features in z.items()}
+    return {space: {name: probes.own(features, name) for name in FACTORS} for space, features in noisy.items()}
 
 
 def in_loss_geometry(z: Tensor, base: BaseMethod) -> Tensor:

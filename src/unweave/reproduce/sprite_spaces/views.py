@@ -2,7 +2,13 @@
 
 The views can meet the theorem's assumptions: each group covers the whole range of its factor and leaves the others
 unchanged. ``latents`` draws the factor again and renders the sprite (perfect interventions); ``pixels`` finds the
-sprite in its image and rotates, scales, moves and recolours it about its centre.
+sprite in its image and rotates, scales, moves and recolours it about its centre; ``zoom`` does the same, but changes
+the size by a factor instead of setting it.
+
+A pair never relates the sizes of two shapes: what one shape's size corresponds to in another is decided by the
+distribution of sizes given shape, since the scale space is to be independent of content. Where size is set, that is the
+area, which at one scale differs by shape; where it is changed by a factor, the order of sizes within a shape, which is
+scale. ``python -m unweave.reproduce.sprite_spaces.pixel_scale`` counts both.
 
 Legend: n images, M groups.
 """
@@ -21,10 +27,12 @@ from unweave.reproduce.sprite_training import MEAN, STD
 GROUPS = ("color", "scale", "orientation", "x", "y")
 SPACES = ("content", *GROUPS)
 FACTORS = ("shape", *GROUPS)
-Mode = Literal["latents", "pixels"]
+Mode = Literal["latents", "pixels", "zoom"]
 PALETTE = torch.tensor(Sprites.default_palette) / 255
 NARROWEST, WIDEST = 7.0, 20.5
 """Range of the square root of a sprite's area, in pixels of a 64-pixel image: sprites have 7.4 to 20."""
+ZOOM = (0.7, 1.4)
+"""Range of the factor by which ``zoom`` changes the size; its logarithm is uniform."""
 
 
 class SpriteViews(Described):
@@ -75,7 +83,8 @@ class SpriteViews(Described):
             return self._normalized(self.render(torch.cat([factors[:, :1], draw_factors(u)], 1)).float() / 255)
         if self._palette.device != u.device:
             self._palette = self._palette.to(u.device)
-        return self._normalized(transform_sprites(self.render(factors).float() / 255, u, self._palette))
+        images = self.render(factors).float() / 255
+        return self._normalized(transform_sprites(images, u, self._palette, relative=self.mode == "zoom"))
 
     def _normalized(self, images: Tensor) -> Tensor:
         on = {"on": torch.ones(len(images), dtype=torch.bool, device=images.device)}
@@ -88,18 +97,21 @@ def draw_factors(u: Tensor) -> Tensor:
     return torch.stack([color, u[:, 1] * 5, u[:, 2] * 39, u[:, 3] * 31, u[:, 4] * 31], 1)
 
 
-def transform_sprites(images: Tensor, u: Tensor, palette: Tensor) -> Tensor:
+def transform_sprites(images: Tensor, u: Tensor, palette: Tensor, *, relative: bool = False) -> Tensor:
     """Images (n, 3, s, s) whose sprite is rotated and scaled about its centre, moved and painted, as ``u`` (n, 5) says.
 
-    Position, size and color are set, not changed: they do not depend on the sprite's previous ones. Edges are as hard
-    as those of rendered images.
+    Position, size and color are set, not changed: they do not depend on the sprite's previous ones; with ``relative``
+    the size is changed by a factor. Edges are as hard as those of rendered images.
     """
     size = images.shape[-1]
     mask = (images.amax(1) > 0.05).float()
     place = torch.arange(size, device=images.device) - (size - 1) / 2
     area = mask.sum((1, 2)).clamp(min=1)
     center_x, center_y = (mask.sum(1) * place).sum(1) / area, (mask.sum(2) * place).sum(1) / area
-    zoom = (size / 64) * (NARROWEST + (WIDEST - NARROWEST) * u[:, 1]) / area.sqrt()
+    if relative:
+        zoom = ZOOM[0] * (ZOOM[1] / ZOOM[0]) ** u[:, 1]
+    else:
+        zoom = (size / 64) * (NARROWEST + (WIDEST - NARROWEST) * u[:, 1]) / area.sqrt()
     angle = u[:, 2] * (2 * math.pi)
     to_x, to_y = ((value - 0.5) * (size / 2) for value in (u[:, 3], u[:, 4]))
     cos, sin = angle.cos() / zoom, angle.sin() / zoom

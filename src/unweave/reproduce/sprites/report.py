@@ -11,7 +11,10 @@ from unweave.report import heat_map, image_grid, number, render, save_svg
 from unweave.reproduce.results import ResultsTable, Row, markdown
 from unweave.reproduce.sprite_training import MEAN, STD
 from unweave.reproduce.sprites.scores import CHANCE, FACTORS, STYLES
+from unweave.reproduce.sprites.settings import Setting
+from unweave.reproduce.sprites.tuning import limits, misses
 from unweave.reproduce.sprites.views import STRENGTHS, color_groups, cut_share, sprite_views
+from unweave.settings import to_nested
 
 PAPER = {  # tab:aug-strengths:full: shape, color, scale, orientation, x, y
     ("simclr", "standard", "weak"): (1.0, 0.93, 0.89, 0.30, 0.82, 0.83),
@@ -27,56 +30,46 @@ PAPER = {  # tab:aug-strengths:full: shape, color, scale, orientation, x, y
     ("vicreg", "adapted", "medium"): (1.0, 0.10, 0.52, 0.00, 0.00, 0.01),
     ("vicreg", "adapted", "strong"): (1.0, 0.10, 0.53, 0.00, 0.00, 0.00),
 }
+KEY = ("method", "rule", "strength", "views", "seed")
 ORDER = {
+    "views": ("release", "whole"),
     "method": ("simclr", "vicreg", "barlow_twins"),
-    "weights": ("standard", "adapted"),
-    "views": ("whole", "release"),
-    "rule": ("raised", "fixed", "geometric", "squared", "paper"),
-    "strength": ("weak", "medium", "strong"),
+    "rule": ("standard", "paper", "ours"),
+    "strength": tuple(STRENGTHS),
 }
-MAIN = (("raised", "whole"), ("geometric", "whole"))
-"""Rule and views of the rows of the main table."""
-KEY = ("method", "weights", "rule", "strength", "views", "seed")
-PROBES = ("raw", "standardised", "noisy")
+DEFAULTS = to_nested(Setting())
+PROBES = ("noiseless", "normalised", "standardised")
+"""The scores beside the headline."""
 
 
 def write_report(out: Path, table: ResultsTable) -> None:
     """All files, and the main table on the terminal."""
     rows = in_order(table.rows)
-    main, others = [row for row in rows if is_main(row)], [row for row in rows if not is_main(row)]
     (out / "README.md").write_text(
-        render(Path(__file__).with_name("report.md"), provenance=table.provenance_line(), **contents(main, others))
+        render(
+            Path(__file__).with_name("report.md"),
+            provenance=table.provenance_line(),
+            settings_file=table.settings["settings_file"],
+            **contents(rows),
+        )
     )
     draw(out / "figure.svg", rows)
     draw_samples(out / "samples.png")
     print(score_table(rows))
 
 
-def contents(main: list[Row], others: list[Row]) -> dict[str, Any]:
+def contents(rows: list[Row]) -> dict[str, Any]:
     """The values of the template."""
-    rows = [*main, *others]
-    standard, adapted = ([row for row in main if row["weights"] == kind] for kind in ("standard", "adapted"))
     strengths = list(dict.fromkeys(row["strength"] for row in rows))
+    by_views = {views: [row for row in rows if row["views"] == views] for views in ORDER["views"]}
     return {
         "seeds": sorted({row["seed"] for row in rows}),
-        "clean": {probe: share_clean(adapted, probe) for probe in ("normalised", *PROBES)},
-        "main_table": score_table(main),
-        "shape": with_shape(main),
-        "standard": ", ".join(
-            f"{name.replace(' standard', '')} {style_mean(seeds)}" for name, seeds in by_name(standard).items()
-        ),
-        "adapted": {
-            "normalised": styles_left(adapted, "normalised"),
-            "raw": styles_left(adapted, "raw"),
-            "variance": f"{min(row['variance'] for row in adapted):.2g}",
-            "rank": f"{min(row['effective_rank'] for row in adapted):.2f}",
-        }
-        if adapted
-        else None,
+        "tables": {views: score_table(mine) if mine else "" for views, mine in by_views.items()},
+        "failures": {views: failures(mine) for views, mine in by_views.items()},
+        "limits": {strength: ", ".join(f"{s} {v:.2f}" for s, v in limits(strength).items()) for strength in strengths},
         "cut": ", ".join(f"{cut_share(strength):.0%} of {strength} views" for strength in strengths),
         "color": color_lines(strengths),
-        "other_table": score_table(others) if others else "",
-        "other_lines": other_lines(others),
+        "settings": setting_lines(rows),
         "probe_table": probe_table(rows),
         "one_hot_table": one_hot_table(rows),
     }
@@ -92,22 +85,26 @@ def color_lines(strengths: Sequence[str]) -> list[str]:
     ]
 
 
+def setting_lines(rows: list[Row]) -> list[str]:
+    """What the setting of every method and rule has other than the defaults; one setting, whatever the strength."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        changed = {name: value for name, value in row["setting"].items() if value != DEFAULTS[name]}
+        setting = ", ".join(f"{name} {value}" for name, value in changed.items())
+        if setting not in (seen := found.setdefault(f"{row['method']} {row['rule']}", [])):
+            seen.append(setting)
+    return [f"{name}: {' | '.join(settings)}" for name, settings in found.items()]
+
+
 def name_of(row: Row) -> str:
     """A row in words."""
-    rule = "" if row["rule"] == "raised" else f" ({row['rule']})"
-    released = ", views as released" if row["views"] == "release" else ""
-    return f"{row['method']} {row['weights']}{rule} {row['strength']}{released}"
+    return f"{row['method']} {row['rule']} {row['strength']}{', whole' if row['views'] == 'whole' else ''}"
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """In the order of the paper's table, then the others; the seeds of a row together."""
+    """In the order of the paper's table, released views first; the seeds of a row together."""
     place = {column: {name: i for i, name in enumerate(names)} for column, names in ORDER.items()}
     return sorted(rows, key=lambda row: (*(place[column][row[column]] for column in ORDER), row["seed"]))
-
-
-def is_main(row: Row) -> bool:
-    """Whether it belongs to the main table."""
-    return (row["rule"], row["views"]) in MAIN
 
 
 def by_name(rows: list[Row]) -> dict[str, list[Row]]:
@@ -118,70 +115,44 @@ def by_name(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
+def mean_row(seeds: list[Row]) -> Row:
+    """The first of these rows, with means over seeds for its numbers at the top level."""
+    columns = (*FACTORS, "style_mean", "variance", "effective_rank", "weight", "length")
+    return {**seeds[0], **{column: _mean([row[column] for row in seeds]) for column in columns}}
+
+
+def paper_scores(row: Row) -> tuple[float, ...] | None:
+    """The paper's scores of this row; both adaptive rules stand beside its adapted λ."""
+    return PAPER.get((row["method"], "standard" if row["rule"] == "standard" else "adapted", row["strength"]))
+
+
 def score_table(rows: list[Row]) -> str:
-    """Our means over seeds, and the paper's numbers."""
+    """Headline scores, means over seeds, and the paper's numbers."""
     body = []
     for name, seeds in by_name(rows).items():
-        row = seeds[0]
-        paper = PAPER.get((row["method"], row["weights"], row["strength"]))
-        cells = [
-            number(_mean([r[factor] for r in seeds])) + (f" / {value:.2f}" if paper else "")
-            for factor, value in zip(FACTORS, paper or [0.0] * len(FACTORS), strict=True)
-        ]
-        formats = {"variance": ".2g", "effective_rank": ".1f", "weight": ".3g"}
-        rest = [format(_mean([r[column] for r in seeds]), spec) for column, spec in formats.items()]
-        body.append([name, str(len(seeds)), *cells, style_mean(seeds), *rest])
+        row, paper = mean_row(seeds), paper_scores(seeds[0])
+        ours = [*(row[factor] for factor in FACTORS), row["style_mean"]]
+        theirs = [*paper, _mean(paper[1:])] if paper else [None] * len(ours)
+        cells = [number(a) + (f" / {b:.2f}" if b is not None else "") for a, b in zip(ours, theirs, strict=True)]
+        rest = [f"{row['variance']:.2g}", f"{row['effective_rank']:.1f}", f"{row['weight']:.3g}"]
+        body.append([name, str(len(seeds)), *cells, *rest])
     return markdown(["row", "seeds", *FACTORS, "style", "variance", "rank", "λ"], body)
 
 
-def style_mean(seeds: list[Row]) -> str:
-    """The mean over styles and seeds, the paper's after a slash."""
-    row = seeds[0]
-    paper = PAPER.get((row["method"], row["weights"], row["strength"]))
-    return number(_mean([r["style_mean"] for r in seeds])) + (f" / {_mean(paper[1:]):.2f}" if paper else "")
-
-
-def with_shape(rows: list[Row]) -> str:
-    """How many of the rows predict shape, and the accuracy of the others."""
-    lost = [f"; {name_of(row)}, seed {row['seed']}: {row['shape']:.3f}" for row in rows if row["shape"] < 0.99]
-    return f"{len(rows) - len(lost)} of {len(rows)} runs{''.join(lost)}"
-
-
-def _left(row: Row, probe: str) -> list[str]:
-    """The styles of a row that are more than 0.05 above their floor, by a probe."""
-    scores = row if probe == "normalised" else row[probe]
-    floor = {**CHANCE, "color": len(color_groups(row["strength"])) / 10}
-    return [f"{style} {scores[style]:.3f}" for style in STYLES if scores[style] > floor[style] + 0.05]
-
-
-def share_clean(rows: list[Row], probe: str) -> str:
-    """How many of the rows have every style at its floor, by a probe."""
-    return f"{sum(not _left(row, probe) for row in rows)} of {len(rows)}"
-
-
-def styles_left(rows: list[Row], probe: str) -> str:
-    """The same, with the styles of the other rows."""
-    found = [f"; {name_of(row)}, seed {row['seed']}: {', '.join(over)}" for row in rows if (over := _left(row, probe))]
-    return f"none in {share_clean(rows, probe)} runs{''.join(found)}"
-
-
-def other_lines(others: list[Row]) -> list[str]:
-    """Summaries of the rows that are not in the main table."""
-    kinds = (
-        ("The paper's rule", "paper", "whole"),
-        ("Our rule with the squared invariance", "squared", "whole"),
-        ("Views as released", "geometric", "release"),
-    )
-    return [
-        f"{words}: shape has accuracy 0.99 or better in {with_shape(rows)}. Styles above their floor: "
-        f"{styles_left(rows, 'normalised')}."
-        for words, rule, views in kinds
-        if (rows := [row for row in others if (row["rule"], row["views"]) == (rule, views)])
+def failures(rows: list[Row]) -> dict[str, Any]:
+    """Of our rule: how many rows, means over seeds, meet every requirement, and what the others miss."""
+    ours = {name: mean_row(seeds) for name, seeds in by_name(rows).items() if seeds[0]["rule"] == "ours"}
+    missed = {name: misses(row) for name, row in ours.items()}
+    lines = [
+        f"{name}: {', '.join(f'{factor} {number(ours[name][factor])}' for factor in found)}"
+        for name, found in missed.items()
+        if found
     ]
+    return {"met": sum(not found for found in missed.values()), "of": len(missed), "lines": lines}
 
 
 def probe_table(rows: list[Row]) -> str:
-    """Raw / standardised / noisy, means over seeds."""
+    """The scores beside the headline, means over seeds."""
     body = [
         [
             name,
@@ -190,7 +161,7 @@ def probe_table(rows: list[Row]) -> str:
         ]
         for name, seeds in by_name(rows).items()
     ]
-    return markdown(["row", "length", *(f"{factor}: {' / '.join(PROBES)}" for factor in FACTORS)], body)
+    return markdown(["row", "length", *FACTORS], body)
 
 
 def one_hot_table(rows: list[Row]) -> str:
@@ -203,18 +174,18 @@ def one_hot_table(rows: list[Row]) -> str:
 
 
 def draw(path: Path, rows: list[Row]) -> None:
-    """A heat map of rows × factors; the rows of the main table above the others."""
+    """A heat map of rows × factors; released views above the others."""
     from matplotlib.figure import Figure
 
-    names = by_name(sorted(in_order(rows), key=lambda row: not is_main(row)))
-    main = sum(is_main(seeds[0]) for seeds in names.values())
+    names = by_name(in_order(rows))
+    released = sum(seeds[0]["views"] == "release" for seeds in names.values())
     means = torch.tensor([[_mean([r[f] for r in seeds]) for f in (*FACTORS, "style_mean")] for seeds in names.values()])
     chance = torch.tensor([*(CHANCE[f] for f in FACTORS), sum(CHANCE[f] for f in STYLES) / len(STYLES)])
     figure = Figure(figsize=(8, 0.34 * len(names) + 1.2), layout="constrained")
     axis = figure.add_subplot()
     heat_map(axis, means, chance, list(names), [*FACTORS, "style, mean"])
-    axis.axhline(main - 0.5, color="black", linewidth=0.8)
-    axis.set_title("scores of linear probes, L2-normalised embeddings; white is chance", fontsize=10)
+    axis.axhline(released - 0.5, color="black", linewidth=0.8)
+    axis.set_title("scores of linear probes, unnormalised embeddings with 1% noise; white is chance", fontsize=10)
     save_svg(figure, path)
 
 
@@ -231,7 +202,7 @@ def draw_samples(path: Path) -> None:
     figure = Figure(figsize=(9, 3.2 * len(STRENGTHS)), layout="constrained")
     for axis, strength in zip(figure.subplots(len(STRENGTHS), 1), STRENGTHS, strict=True):
         repeated = images.repeat_interleave(8, 0)
-        views = sprite_views(strength, "whole")(repeated, generator=torch.Generator().manual_seed(0)).a * std + mean
+        views = sprite_views(strength, "release")(repeated, generator=torch.Generator().manual_seed(0)).a * std + mean
         axis.imshow(image_grid(torch.cat([images.float()[:, None] / 255, views.unflatten(0, (3, 8))], 1)).numpy())
         axis.set_title(strength, fontsize=10)
         axis.axis("off")
