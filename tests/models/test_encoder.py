@@ -1,7 +1,11 @@
+import copy
+import re
+
 import pytest
 import torch
 from torch import nn
 
+from unweave.describe import describe, rebuild
 from unweave.errors import UnweaveError
 from unweave.models import Encoder, SmallConvNet, make_backbone
 from unweave.models.encoder import projector, to_nonnegative_orthant
@@ -203,3 +207,55 @@ def test_the_output_layer_gives_the_geometry_of_the_loss():
 def test_an_output_layer_that_cannot_be_is_refused(wrong):
     with pytest.raises(UnweaveError, match="`output`"):
         Encoder(SmallConvNet(16), SPACES, dim=8, **wrong)
+
+
+def test_style_projectors_read_chosen_layers_and_content_reads_h():
+    encoder = Encoder("resnet18", SPACES, dim=4, hidden=8, style_layers=("layer1", "layer3"), style_grid=2).eval()
+    images, maps = torch.rand(2, 3, 64, 64), {}
+    for name in ("layer1", "layer3"):
+        encoder.backbone.get_submodule(name).register_forward_hook(
+            lambda m, i, out, name=name: maps.update({name: out})
+        )
+    found = encoder(images)
+    pooled = [nn.functional.adaptive_avg_pool2d(maps[name], 2).flatten(1) for name in ("layer1", "layer3")]
+    for space in SPACES[1:]:
+        torch.testing.assert_close(found[space], encoder.projectors[space](torch.cat(pooled, 1)))
+    torch.testing.assert_close(found["content"], encoder.projectors["content"](found["h"]))
+
+
+def test_a_copy_of_an_encoder_reads_its_own_layers():
+    encoder = Encoder("resnet18", SPACES, dim=4, hidden=8, style_layers=("layer2",)).eval()
+    copied = copy.deepcopy(encoder)
+    with torch.no_grad():
+        for parameter in encoder.backbone.parameters():
+            parameter.zero_()
+    images = torch.rand(2, 3, 32, 32)
+    assert not torch.allclose(copied(images)[SPACES[1]], encoder(images)[SPACES[1]])
+    rebuilt = rebuild(describe(copied)).eval()
+    rebuilt.load_state_dict(copied.state_dict())
+    torch.testing.assert_close(rebuilt(images)[SPACES[1]], copied(images)[SPACES[1]])
+
+
+def test_without_a_gradient_from_styles_the_layers_are_trained_by_content_alone():
+    encoder = Encoder("resnet18", SPACES, dim=4, hidden=8, style_layers=("layer1",), style_gradient=0.0)
+    encoder(torch.rand(4, 3, 32, 32))[SPACES[1]].sum().backward()
+    assert all(p.grad is None or not p.grad.any() for p in encoder.backbone.parameters())
+    assert all(p.grad is not None for p in encoder.projectors[SPACES[1]].parameters())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"style_layers": ("layer9",)}, "has no module 'layer9'; there are conv1"),
+        ({"style_layers": ("avgpool", "fc")}, "is not a feature map"),
+        ({"style_layers": ("layer1",), "style_grid": 0}, "`style_grid` must be at least 1"),
+        ({"style_layers": ("layer1",), "branches": True}, "remove `style_layers`"),
+        (
+            {"style_layers": ("layer1",), "split": {"content": 0.5, "color": 0.5}, "spaces": ("content", "color")},
+            "`split`",
+        ),
+    ],
+)
+def test_layers_that_cannot_be_read_are_refused_in_one_line(options, words):
+    with pytest.raises(UnweaveError, match=re.escape(words)):
+        Encoder("resnet18", **{"spaces": SPACES, "dim": 4, "hidden": 8, **options})

@@ -245,3 +245,34 @@ def test_noise_is_standard_normal_and_independent_across_updates_and_streams():
 def test_impossible_powers_and_noise_are_refused(wrong):
     with pytest.raises(UnweaveError, match=f"`{next(iter(wrong))}`"):
         DisentangledLoss(SimCLR(), **wrong)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_with_a_conditional_entropy_content_learns_as_the_base_method_alone(base):
+    def gradients(entropy):
+        a, b = ({s: z.requires_grad_() for s, z in embeddings(seed=seed).items()} for seed in (0, 1))
+        objective = DisentangledLoss(base, spaces=SPACES, content_pairs="all", entropy=entropy)
+        terms = objective(a, b, shared())
+        return terms.loss, torch.autograd.grad(terms.loss, [*a.values(), *b.values()])
+
+    a, b = (embeddings(seed=seed)["content"].requires_grad_() for seed in (0, 1))
+    alone = torch.autograd.grad(base.loss(a, b), [a, b])
+    conditional_loss, conditional = gradients("content+conditional")
+    joint_loss, joint = gradients("content+joint")
+    assert conditional_loss == joint_loss
+    for number, (ours, of_joint) in enumerate(zip(conditional, joint, strict=True)):
+        if number % len(SPACES):  # a style space
+            torch.testing.assert_close(ours, of_joint)
+        else:
+            torch.testing.assert_close(ours, alone[number // len(SPACES)])
+            assert not torch.allclose(ours, of_joint)
+
+
+def test_the_other_view_of_an_image_is_a_negative_of_the_joint_entropy_alone():
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    with_own, without = SimCLR(0.2, joint_own_view=True), SimCLR(0.2)
+    assert with_own.entropy(a["content"], b["content"]) == without.entropy(a["content"], b["content"])
+    unit = [torch.cat([torch.nn.functional.normalize(z, dim=1) for z in view.values()], 1) / 3**0.5 for view in (a, b)]
+    views = torch.cat(unit)
+    scores = (views @ views.T / 0.2).fill_diagonal_(-torch.inf)
+    torch.testing.assert_close(with_own.joint_entropy([*a.values()], [*b.values()]), scores.logsumexp(1).mean())

@@ -18,7 +18,7 @@ from unweave.cli.explore import explore
 from unweave.cli.flags import with_flags
 from unweave.cli.probe import probe
 from unweave.cli.report import report
-from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites
+from unweave.cli.reproduce import demo, identifiability, numerical, sprite_spaces, sprites, transfer
 from unweave.cli.search import duplicates, index, search
 from unweave.cli.styles import styles
 from unweave.cli.train import presets, train, train_basic
@@ -27,7 +27,8 @@ from unweave.pretraining.config import PretrainConfig
 
 
 def reproduce() -> None:
-    """Run an experiment: unweave reproduce numerical | identifiability | sprites | sprite-spaces."""
+    """Run an experiment: unweave reproduce numerical | identifiability | sprites | sprite-spaces |
+    transfer."""
 
 
 VERBS: dict[str, Callable[..., Any]] = {
@@ -51,6 +52,7 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
     "numerical": numerical,
     "sprite-spaces": sprite_spaces,
     "sprites": sprites,
+    "transfer": transfer,
 }
 PROBE_FLAGS = ("embeddings", "factors", "kind", "metric", "folds", "test_fraction")
 SEARCH_FLAGS = (
@@ -65,6 +67,9 @@ OTHER_FLAGS = (
     "onnx",
     "mode",
     "only",
+    "data",
+    "scale",
+    "pretraining",
     "dtype",
     "overwrite",
     *PROBE_FLAGS,

@@ -108,3 +108,44 @@ def sprite_spaces(
 
     config = QUICK if quick else SpriteSpacesConfig()
     run_sprite_spaces(out, replace(config, mode=mode), seed=seed, only=only)
+
+
+def transfer(
+    *,
+    data: Path,
+    out: Path = Path("unweave-transfer"),
+    scale: Literal["mini", "paper"] = "mini",
+    pretraining: Path | None = None,
+    seed: int = 0,
+    only: str = "",
+    tune: bool = False,
+    quick: bool = False,
+    devices: int | None = None,
+) -> None:
+    """Does keeping style help other tasks? Models pre-trained on photographs, probed on labelled ones (section 5.3).
+
+    Writes table.json, tables in Markdown and LaTeX, figures and README.md. The same command resumes with the models and
+    probes not finished; several processes with the same --out share the work.
+
+    Args:
+        data: Folder of the data sets: tiny-imagenet (or imagenet) and the tasks, each in its official layout or as
+            Parquet files. Tasks that are not there are left out.
+        out: Folder for the results.
+        scale: mini is Tiny-ImageNet at 64 pixels and ResNet-18, about a minute for each model on one H200; paper is
+            ImageNet at 224 pixels and ResNet-50, for clusters.
+        pretraining: Folder of the images to train on, if it is not in --data.
+        seed: Seed of the networks, the order of images and the views; each seed has its own rows.
+        only: Names of models or parts of them, separated by commas.
+        tune: Try the settings listed for each model, with one tuning seed and without test images; writes tuning.json.
+        quick: A test: two steps of a small network, and few images of each task.
+        devices: GPUs that train one model together.
+    """
+    from unweave.reproduce.transfer import run_transfer, run_tuning
+
+    changes = {} if devices is None else {"devices": devices}
+    if tune:
+        run_tuning(out, data, pretraining=pretraining, only=only, quick=quick, changes=changes)
+    else:
+        run_transfer(
+            out, data, scale=scale, pretraining=pretraining, seed=seed, only=only, quick=quick, changes=changes
+        )

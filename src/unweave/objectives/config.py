@@ -30,8 +30,9 @@ class ObjectiveConfig:
     """In SimCLR's joint entropy, count the other view of the same image as a negative: only style separates the two."""
     content_pairs: Literal["own", "all"] = "own"
     """Pairs on which content's invariance is computed: those that share no group, or all."""
-    entropy: Literal["content+joint", "joint", "per-space"] = "content+joint"
-    """Entropies of the loss: of content and of all spaces together, of all together alone, or of each space."""
+    entropy: Literal["content+joint", "content+conditional", "joint", "per-space"] = "content+joint"
+    """Entropies of the loss: of content and of all spaces together, the same without a gradient of the second for
+    content, of all together alone, or of each space."""
     lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
     """How the weight λ of each invariance term is adapted; without styles it is fixed."""
     content_lambda: float | None = None

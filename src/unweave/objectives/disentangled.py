@@ -27,7 +27,7 @@ from unweave.objectives.lambdas import FixedWeights, LambdaRule
 from unweave.objectives.noise import counted_normal
 from unweave.settings import require_number
 
-Entropy = Literal["content+joint", "joint", "per-space"]
+Entropy = Literal["content+joint", "content+conditional", "joint", "per-space"]
 CHECK_EVERY = 50
 """Updates between two checks for a collapse: each check waits for the device."""
 FIRST_CHECK = 10
@@ -46,8 +46,9 @@ class DisentangledLoss(Described, Objective):
         collapse_guard: limits λ where a space is close to collapse.
         content_pairs: "own" computes content's invariance on pairs of kind 0, as in the paper; "all" on every pair,
             since all of them share content.
-        entropy: "content+joint", as in the paper's objective; "joint" alone, as in its theorem; "per-space", one for
-            every space, as in LooC, which does not prevent copies of content in the style spaces.
+        entropy: "content+joint", as in the paper's objective; "content+conditional", the same with a joint entropy that
+            has no gradient for content; "joint" alone, as in the paper's theorem; "per-space", one for every space, as
+            in LooC, which does not prevent copies of content in the style spaces.
         independence: penalises the dependence of each style space on the content space, which receives no gradient from
             this term. Not in the paper.
         power: replaces the base method's invariance by the mean over pairs of r^power, where r is the distance of the
@@ -61,6 +62,9 @@ class DisentangledLoss(Described, Objective):
     whole batch. Every process must bring the same number of images.
 
     Notes:
+        The joint entropy is that of content plus that of the styles given content. Content's own entropy is a term of
+        the loss already; with "content+conditional" it counts once, and content is what the base method learns alone.
+
         The squared distance is least at a mean, the distance itself at a median. Where some views do not show content,
         a squared invariance places each view at the mean of the contents it may have, which encodes how certain they
         are and thereby style (a small sprite is less certain). With ``power=1`` a view lies at one content exactly, as
@@ -207,8 +211,10 @@ class DisentangledLoss(Described, Objective):
         if self.entropy == "per-space":
             styles = [self.base.entropy(x, y) for x, y in zip(a[1:], b[1:], strict=True)]
             return content, torch.stack(styles).sum()
+        if self.entropy == "content+conditional":
+            a, b = [a[0].detach(), *a[1:]], [b[0].detach(), *b[1:]]
         joint = self.base.joint_entropy(a, b)
-        return (content if self.entropy == "content+joint" else torch.zeros_like(joint)), joint
+        return (torch.zeros_like(joint) if self.entropy == "joint" else content), joint
 
     def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
         """The dependence of each space on content, 0 for content itself: (M + 1,)."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,8 @@ FOLDERS = {
 """The folders below DATA that may hold a task, by its name."""
 CLASSES_OF_DTD = 47
 BATCH = 512
+FEW = 256
+"""Below this number of images, starting worker processes takes longer than decoding."""
 TUNING_SHARE = 5
 """One in so many validation images of the pre-training data is used to choose settings, the others for the results."""
 
@@ -92,8 +95,8 @@ def pretraining_files(path: Path) -> Any:
 class TaskImages:
     """The images of tasks, decoded when they are first needed, and their features."""
 
-    def __init__(self, device: str, workers: int | None = None) -> None:
-        self.device, self._workers = torch.device(device), workers
+    def __init__(self, device: str) -> None:
+        self.device = torch.device(device)
         self._decoded: dict[tuple[int, int], tuple[Source, Any, list[int]]] = {}
 
     def decode(self, source: Source, size: int) -> tuple[Any, list[int]]:
@@ -101,9 +104,8 @@ class TaskImages:
         key = (id(source), size)
         if key not in self._decoded:
             unreadable = UnreadableImages(len(source), 0.01)
-            images = load_images(
-                source, size, device=self.device, workers=self._workers, unreadable=unreadable
-            )  # fmt: skip
+            workers = None if len(source) >= FEW else 0
+            images = load_images(source, size, device=self.device, workers=workers, unreadable=unreadable)
             kept = [i for i in range(len(source)) if i not in unreadable]
             self._decoded[key] = source, images, kept
         return self._decoded[key][1:]
@@ -136,18 +138,32 @@ class TaskImages:
 
 
 class TransferData:
-    """All data of the study: tasks, the pre-training data as a task, and held-out photographs."""
+    """All data of the study: tasks, the pre-training data as a task, and held-out photographs.
+
+    Args:
+        data: the folder of the tasks' data sets.
+        pretraining: the folder of the pre-training images.
+        device: where features are computed.
+        fit: images on which the probe of the classes of pre-training is fitted.
+        validation: choose settings: hold out a part of the images to fit, and read no test image.
+        few: use some tens of images of each task, for a test.
+    """
 
     def __init__(
-        self, data: Path, pretraining: Path, *, device: str, fit: int, validation: bool, workers: int | None = None
+        self, data: Path, pretraining: Path, *, device: str, fit: int, validation: bool = False, few: bool = False
     ) -> None:
+        for path in (data, pretraining):
+            if not path.is_dir():
+                raise UnweaveError(f"there is no folder {path}; name the folder of the data sets with `data`")
         self.data, self.pretraining, self.device, self.fit = data, pretraining, device, fit
-        self.validation, self.images = validation, TaskImages(device, workers)
+        self.validation, self.few, self.images = validation, few, TaskImages(device)
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """The tasks; while settings are tuned, a part of the images to fit is held out, and no test image is read."""
+        """The tasks of the paper that the folder contains."""
         found = find_tasks(self.data)
+        if self.few:
+            found = [_few(task) for task in found]
         return [replace(task, test=None) for task in found] if self.validation else found
 
     @cached_property
@@ -159,7 +175,8 @@ class TransferData:
         order = torch.randperm(count, generator=torch.Generator().manual_seed(7))
         edge = count // TUNING_SHARE
         chosen = (order[:edge] if self.validation else order[edge:]).sort().values.tolist()
-        return replace(task, test=_some(task.test, chosen))
+        task = replace(task, test=_some(task.test, chosen))
+        return _few(task) if self.few else task
 
     def photographs(self, count: int, size: int) -> Tensor:
         """Photographs that were not used in training, (n, c, size, size) uint8."""
@@ -171,3 +188,20 @@ class TransferData:
 
 def _some(part: TaskPart, rows: list[int]) -> TaskPart:
     return TaskPart(Subset(part.source, rows), part.content, part.labels[rows])
+
+
+def _few(task: Task) -> Task:
+    """The task with at most 15 images of its first 4 classes; without classes, with 40 images."""
+    classes = sorted(set(task.fit.labels.tolist()))[:4] if task.content == "classes" else None
+    return replace(
+        task,
+        fit=_few_rows(task.fit, classes),
+        test=None if task.test is None else _few_rows(task.test, classes),
+    )
+
+
+def _few_rows(part: TaskPart, classes: list[Any] | None) -> TaskPart:
+    rows = list(range(min(40, len(part.labels))))
+    if classes is not None:
+        rows = sorted(i for label in classes for i in np.flatnonzero(part.labels == label)[:15].tolist())
+    return _some(part, rows)

@@ -9,7 +9,7 @@ Each model has a folder below OUT/runs with its checkpoint and its scores, so th
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from unweave import UnweaveError, load, pretrain
+from unweave import load, pretrain
 from unweave.distributed import rank
+from unweave.evaluation.linear_probe import PENALTIES
 from unweave.files import locked
 from unweave.inference import SpacesModel
 from unweave.reproduce.results import ResultsTable, Row
@@ -29,6 +30,23 @@ from unweave.reproduce.transfer.scores import ScoresFile, score_model
 from unweave.reproduce.transfer.settings import SUPERVISED, UNTRAINED, Scale, chosen_models, read_scale
 from unweave.reproduce.transfer.supervised import train_supervised
 
+QUICK: dict[str, Any] = {
+    "backbone": "test_resnet",
+    "size": 32,
+    "dim": 8,
+    "hidden": 16,
+    "style_layers": (),
+    "queue_size": 8,
+    "epochs": 1,
+    "projector_epochs": 0,
+    "steps": 2,
+    "batch_size": 12,
+    "graph": False,
+    "compile": False,
+    "cache": "none",
+    "workers": 0,
+}
+"""Settings of a test."""
 FIT = 20_000
 """Images on which the probe of the classes of pre-training is fitted."""
 
@@ -41,7 +59,8 @@ class Study:
     scale: Scale
     data: TransferData
     changes: Mapping[str, Any]
-    """Settings of `unweave train` in place of those of the scale, for every model: such as devices, or a short test."""
+    """Settings of `unweave train` in place of those of the scale, for every model."""
+    penalties: Sequence[float] = PENALTIES
 
     def folder(self, model: str, seed: int) -> Path:
         """Of a model's checkpoint and scores."""
@@ -67,6 +86,7 @@ def run_transfer(
     seed: int = 0,
     only: str = "",
     device: str | None = None,
+    quick: bool = False,
     changes: Mapping[str, Any] | None = None,
 ) -> list[Row]:
     """Trains and scores the models that ``out`` does not contain yet; returns all rows.
@@ -79,17 +99,19 @@ def run_transfer(
         seed: of the networks, the order of images and the views.
         only: names of models, or parts of them, separated by commas.
         device: cpu or cuda.
+        quick: a test: two steps of a small network, few images of each task.
         changes: settings of `unweave train` that replace those of the scale.
     """
     settings = read_scale(scale)
     models = chosen_models(settings, only)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     photographs = pretraining or data / ("imagenet" if scale == "paper" else "tiny-imagenet")
-    for path in (data, photographs):
-        if not path.is_dir():
-            raise UnweaveError(f"there is no folder {path}; name the folder of the data sets with `data`")
     study = Study(
-        out, settings, TransferData(data, photographs, device=device, fit=FIT, validation=False), changes or {}
+        out,
+        settings,
+        TransferData(data, photographs, device=device, fit=FIT, few=quick),
+        {**(QUICK if quick else {}), **(changes or {})},
+        PENALTIES[::11] if quick else PENALTIES,
     )
     (out / "runs").mkdir(parents=True, exist_ok=True)
     table = ResultsTable(out / "table.json", KEY, settings)
@@ -158,6 +180,7 @@ def rows_of(study: Study, model: str, seed: int) -> list[Row]:
         ScoresFile(folder / "scores.json"),
         decode_size=common.decode_size,
         projected=model not in (UNTRAINED, SUPERVISED),
+        penalties=study.penalties,
     )
     about = {"epochs": config.training.epochs + config.start.projector_epochs}
     return [

@@ -25,14 +25,22 @@ class Scale:
     name: str
     common: Mapping[str, Any]
     models: Mapping[str, Mapping[str, Any]]
-    trials: Mapping[str, list[Mapping[str, Any]]]
     tuning: Mapping[str, Any]
-    """Settings that all trials share, such as fewer epochs."""
+    trials: Mapping[str, Mapping[str, Any]]
+
+    def tried(self, model: str) -> list[Mapping[str, Any]]:
+        """The trials of a model, as changes of their common start."""
+        return list(self.trials.get(model, {}).get("tried", ()))
+
+    def trial(self, model: str, number: int, changes: Mapping[str, Any]) -> PretrainConfig:
+        """The settings of a trial, with some of them changed."""
+        start = self.trials[model].get("start", {})
+        settings = {**self.common, **self.tuning, **start, **self.tried(model)[number], **changes}
+        return with_settings(PretrainConfig(), settings)
 
     def config(self, model: str, changes: Mapping[str, Any] | None = None) -> PretrainConfig:
-        """The settings of a model, with some of them changed; without ``init``."""
-        own = {key: value for key, value in self.models[model].items() if key != "init"}
-        return with_settings(PretrainConfig(), {**self.common, **own, **(changes or {})})
+        """The settings of a model, with some of them changed; ``init`` is the name of a model."""
+        return with_settings(PretrainConfig(), {**self.common, **self.models[model], **(changes or {})})
 
     def start(self, model: str) -> str | None:
         """The model that this one starts from."""
@@ -50,7 +58,7 @@ def read_scale(name: str) -> Scale:
     if not path.exists():
         raise UnweaveError(f"`scale` is mini or paper, not {name!r}")
     values = read_yaml(path)
-    return Scale(name, values["common"], values["models"], values.get("trials", {}), values.get("tuning", {}))
+    return Scale(name, values["common"], values["models"], values.get("tuning", {}), values.get("trials", {}))
 
 
 def chosen_models(scale: Scale, only: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Choice of settings: trials with a tuning seed, scored on held-out parts of the images to fit. No test image is read."""
+"""Choice of settings: trials with one tuning seed, scored on held-out parts of the images to fit, not on test images."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from unweave import load, pretrain
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.transfer.data import TransferData, pretraining_files
-from unweave.reproduce.transfer.run import claimed, folder_name, row_scores
+from unweave.reproduce.transfer.run import QUICK, claimed, folder_name, row_scores
 from unweave.reproduce.transfer.scores import ScoresFile, score_model
 from unweave.reproduce.transfer.settings import Scale, chosen_models, read_scale
 from unweave.training import RunFolder
@@ -29,6 +29,7 @@ def run_tuning(
     pretraining: Path | None = None,
     only: str = "",
     device: str | None = None,
+    quick: bool = False,
     changes: Mapping[str, Any] | None = None,
 ) -> list[Row]:
     """Trains and scores the trials of the miniature scale that ``out``/tuning.json does not contain yet.
@@ -39,21 +40,24 @@ def run_tuning(
         pretraining: folder of the pre-training images; by default ``tiny-imagenet`` in ``data``.
         only: names of models, or parts of them, separated by commas.
         device: cpu or cuda.
+        quick: a test, as of ``run_transfer``.
         changes: settings of `unweave train` that replace those of every trial.
     """
     scale = read_scale("mini")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    found = TransferData(data, pretraining or data / "tiny-imagenet", device=device, fit=FIT, validation=True)
+    photographs = pretraining or data / "tiny-imagenet"
+    found = TransferData(data, photographs, device=device, fit=FIT, validation=True, few=quick)
+    changes = {**(QUICK if quick else {}), **(changes or {}), "seed": SEED}
     (out / "trials").mkdir(parents=True, exist_ok=True)
     table = ResultsTable(out / "tuning.json", KEY, scale)
     with table.counting():
         for model in chosen_models(scale, only):
-            for trial in range(len(scale.trials.get(model, ()))):
+            for trial in range(len(scale.tried(model))):
                 folder = out / "trials" / f"{folder_name(model)}-{trial}"
                 with claimed(folder) as mine:
                     table.read_again()
                     if mine and (model, trial) not in table.done:
-                        table.add([try_settings(scale, found, model, trial, folder, {**(changes or {}), "seed": SEED})])
+                        table.add([try_settings(scale, found, model, trial, folder, changes)])
     return table.rows
 
 
@@ -61,8 +65,7 @@ def try_settings(
     scale: Scale, data: TransferData, model: str, trial: int, folder: Path, changes: Mapping[str, Any]
 ) -> Row:
     """One trial: its settings and the validation scores of z and h."""
-    tried = scale.trials[model][trial]
-    config, common = scale.config(model, {**scale.tuning, **tried, **changes}), scale.views_config()
+    config, common = scale.trial(model, trial, changes), scale.views_config()
     run = pretrain(pretraining_files(data.pretraining), folder, config=config)
     if run.stopped:
         raise KeyboardInterrupt
@@ -79,7 +82,7 @@ def try_settings(
     return {
         "model": model,
         "trial": trial,
-        "settings": dict(tried),
+        "settings": dict(scale.tried(model)[trial]),
         "scores": {name: row_scores(scores, name) for name in scores["top1"]},
         "training": {name: round(value, 5) for name, value in last.items() if "/" in name or name == "loss"},
         "seconds": round(run.seconds, 1),
