@@ -69,6 +69,7 @@ def test_the_flags_on_a_page_exist(page, capsys):
         "search.py",
         "retrieval.py",
         "lambda_rules.py",
+        "cifar.py",
     ],
 )
 def test_benchmarks_run(name, tmp_path, monkeypatch):

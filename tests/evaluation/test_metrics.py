@@ -4,6 +4,7 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.neighbors import KNeighborsRegressor
 
+from unweave.errors import UnweaveError
 from unweave.evaluation import KNNProbe, mean_average_precision, mean_class_accuracy, mean_r2
 
 
@@ -43,6 +44,27 @@ def test_nearest_neighbours_predict_numbers_as_scikit_learns():
     theirs = KNeighborsRegressor(20, metric="cosine", algorithm="brute", weights=lambda d: np.exp((1 - d) / 0.07))
     expected = theirs.fit(x[:150].numpy(), y[:150].numpy()).predict(x[150:].numpy())
     np.testing.assert_allclose(KNNProbe().fit(x[:150], y[:150]).decision(x[150:]).numpy(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("neighbours", "temperature"), [(1, 0.5), (50, 0.1), (500, 1.0)])
+def test_nearest_neighbours_vote_as_in_a_plain_loop(neighbours, temperature):
+    """The protocol of Wu et al.: each of the nearest rows adds exp(cosine/τ) to its class."""
+    x, y = torch.randn(260, 5).double().numpy(), np.arange(260) % 4
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    probe = KNNProbe(neighbours=neighbours, temperature=temperature).fit(x[:200], y[:200])
+    votes = probe.decision(x[200:]).numpy()
+    for row, found in zip(unit[200:], votes, strict=True):
+        cosines = unit[:200] @ row
+        expected = np.zeros(4)
+        for near in np.argsort(-cosines)[:neighbours]:
+            expected[y[near]] += np.exp(cosines[near] / temperature)
+        np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{"neighbours": 0}, {"temperature": 0.0}, {"temperature": float("nan")}])
+def test_a_vote_of_nobody_or_without_a_temperature_is_refused(settings):
+    with pytest.raises(UnweaveError, match=f"`{next(iter(settings))}` must be"):
+        KNNProbe(**settings)
 
 
 def test_neighbours_are_found_across_blocks(monkeypatch):

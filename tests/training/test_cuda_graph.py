@@ -106,6 +106,13 @@ def test_captured_gradients_are_the_gradients(tmp_path, base, kind):
     assert max(losses) - min(losses) > 1e-3 * abs(losses[0])  # other batches, other views: other losses
 
 
+@pytest.mark.gpu
+def test_a_compiled_step_is_captured_too(tmp_path):
+    runs = [trained(tmp_path / str(on), "simclr", "photographs", "cuda", graph=on, compile=on) for on in (False, True)]
+    for a, b in zip(runs[0][0].metrics, runs[1][0].metrics, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=2e-2, abs=2e-2)
+
+
 class Looks(torch.nn.Module):
     """A network that reads a value from the GPU, which a capture does not allow."""
 

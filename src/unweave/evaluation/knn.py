@@ -12,6 +12,7 @@ from torch import Tensor
 from unweave.evaluation.features import Features
 from unweave.evaluation.linear_probe import Metric, choose_metric, score_decision
 from unweave.evaluation.targets import Kind, as_targets
+from unweave.settings import require_number
 
 NEIGHBOURS = 20
 TEMPERATURE = 0.07
@@ -20,10 +21,17 @@ ROWS = 1024
 
 
 class KNNProbe:
-    """A vote among the 20 nearest rows by cosine, each weighted by exp(cosine/0.07) (Wu et al. 2018).
+    """A vote among the nearest rows by cosine, each weighted by exp(cosine/τ) (Wu et al. 2018).
 
     For classes and several labels the vote is the score of a class; for numbers it is their weighted mean. Labels,
     kinds and metrics are those of ``LinearProbe``.
+
+    Args:
+        kind: as ``LinearProbe``.
+        metric: as ``LinearProbe``.
+        neighbours: the number of nearest rows; all rows where there are fewer.
+        temperature: τ of the weights.
+        device: where to compute; by default where the features are.
 
     Examples:
         >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0)) + 1
@@ -37,9 +45,13 @@ class KNNProbe:
         *,
         metric: Metric | Literal["auto"] = "auto",
         neighbours: int = NEIGHBOURS,
+        temperature: float = TEMPERATURE,
         device: torch.device | str | None = None,
     ) -> None:
-        self.kind, self.metric, self.neighbours, self.device = kind, metric, neighbours, device
+        require_number("neighbours", neighbours, ">= 1")
+        require_number("temperature", temperature, "> 0")
+        self.kind, self.metric, self.device = kind, metric, device
+        self.neighbours, self.temperature = neighbours, temperature
 
     def fit(self, features: Any, labels: Any) -> "KNNProbe":
         """Features (n, d) and labels; returns itself."""
@@ -50,7 +62,7 @@ class KNNProbe:
     def decision(self, features: Any) -> Tensor:
         """The vote (m, k), or the weighted mean of numbers."""
         similarity, nearest = self._nearest(Features(features, self.device))
-        weights = ((similarity - similarity[:, :1]) / TEMPERATURE).exp()  # of the nearest: 1
+        weights = ((similarity - similarity[:, :1]) / self.temperature).exp()  # of the nearest: 1
         values = self._targets.values.to(self._x.device)
         if self._targets.kind == "classes":
             votes = torch.zeros(len(nearest), len(self._targets.classes), device=weights.device)
