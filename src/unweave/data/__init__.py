@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from unweave.data.latents import LatentModel, StackedLatents
     from unweave.data.loading import load_images
     from unweave.data.sources import open_source
-    from unweave.data.sources.base import Source, unescape_name
+    from unweave.data.sources.base import Source, Subset, unescape_name
     from unweave.data.sprites import Sprites, StoredSprites
     from unweave.data.tasks import TASKS, Task, TaskPart, open_labelled, open_tasks
 
@@ -25,6 +25,7 @@ __all__ = [
     "Sprites",
     "StackedLatents",
     "StoredSprites",
+    "Subset",
     "Task",
     "TaskPart",
     "TensorImages",
@@ -44,7 +45,7 @@ __getattr__, __dir__ = attach(
         "latents": ("LatentModel", "StackedLatents"),
         "loading": ("load_images",),
         "sources": ("open_source",),
-        "sources.base": ("Source", "unescape_name"),
+        "sources.base": ("Source", "Subset", "unescape_name"),
         "sprites": ("Sprites", "StoredSprites"),
         "tasks": ("TASKS", "Task", "TaskPart", "open_labelled", "open_tasks"),
     },

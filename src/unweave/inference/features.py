@@ -30,7 +30,12 @@ ROWS = "unweave.rows"
 
 @dataclass(frozen=True)
 class ImageFeatures:
-    """Features (n, d) by name, and the numbers of the images they belong to: those that could be read."""
+    """Features (n, d) by name, and the numbers of the images they belong to: those that could be read.
+
+    Examples:
+        >>> ImageFeatures({"h": torch.zeros(2, 8)}, rows=[0, 3]).features["h"].shape
+        torch.Size([2, 8])
+    """
 
     features: dict[str, Tensor]
     rows: list[int]

@@ -50,6 +50,22 @@ def probe_task(
         kind: by default that of the task.
         metric: by default that of the task.
         settings: as for ``uw.probe``.
+
+    Examples:
+        >>> from unweave.data import Task, TaskPart, open_source
+        >>> images = open_source([np.full((8, 8, 3), 100 * (i % 2), dtype=np.uint8) for i in range(40)])
+        >>> task = Task(
+        ...     name="mine",
+        ...     content="classes",
+        ...     metric="accuracy",
+        ...     fit=TaskPart(images, "classes", np.arange(40) % 2),
+        ...     test=None,
+        ... )
+        >>> def means(part):
+        ...     pixels = torch.stack([torch.tensor(part.source.read(i)).float().mean() for i in range(len(part.source))])
+        ...     return ImageFeatures({"h": pixels[:, None] / 255}, list(range(len(pixels))))
+        >>> probe_task(task, 8, means, knn=False).linear
+        {'h': 1.0}
     """
     if metric == "auto" and kind in ("auto", task.kind):
         metric = task.metric

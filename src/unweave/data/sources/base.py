@@ -94,7 +94,15 @@ def _unescaped(escape: str) -> bytes:
 
 
 class Subset:
-    """Some images of a source, in the order of ``index``."""
+    """Some images of a source, in the order of ``index``.
+
+    Examples:
+        >>> import numpy as np, unweave as uw
+        >>> source = uw.data.open_source([np.full((4, 4, 3), value, dtype=np.uint8) for value in (10, 20, 30)])
+        >>> few = Subset(source, [2, 0])
+        >>> len(few), int(few.read(0).max())
+        (2, 30)
+    """
 
     def __init__(self, source: Source, index: list[int]) -> None:
         self._source, self.index = source, index

@@ -5,7 +5,7 @@ Every data set is a folder below DATA. Images are decoded once for all models of
 Legend: n images.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +16,8 @@ import torch
 from torch import Tensor
 
 from unweave import UnweaveError
-from unweave.data import load_images
-from unweave.data.sources.base import Source, Subset
-from unweave.data.tasks import Task, TaskPart, open_labelled, open_tasks
-from unweave.data.unreadable import UnreadableImages
-from unweave.inference import SpacesModel
-from unweave.inference.features import ImageFeatures
+from unweave.data import Source, Subset, Task, TaskPart, load_images, open_labelled, open_tasks
+from unweave.inference import ImageFeatures, SpacesModel
 
 FOLDERS = {
     "aircraft": ("fgvc-aircraft-2013b", "aircraft"),
@@ -97,23 +93,16 @@ class TaskImages:
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
-        self._decoded: dict[tuple[int, int], tuple[Source, Any, list[int]]] = {}
+        self._decoded: dict[tuple[int, int], tuple[Source, Any]] = {}
 
-    def decode(self, source: Source, size: int) -> tuple[Any, list[int]]:
-        """The images of a source, and the numbers of those that can be read."""
+    def decode(self, source: Source, size: int) -> Any:
+        """The images of a source."""
         key = (id(source), size)
         if key not in self._decoded:
-            unreadable = UnreadableImages(len(source), 0.01)
             workers = None if len(source) >= FEW else 0
-            images = load_images(source, size, device=self.device, workers=workers, unreadable=unreadable)
-            kept = [i for i in range(len(source)) if i not in unreadable]
-            self._decoded[key] = source, images, kept
-        return self._decoded[key][1:]
-
-    def batches(self, source: Source, size: int) -> Iterator[Tensor]:
-        """The images of a source in batches."""
-        images, _ = self.decode(source, size)
-        return images.batches(torch.arange(len(source)).split(BATCH), self.device)
+            images = load_images(source, size, device=self.device, workers=workers)
+            self._decoded[key] = source, images  # the source is kept, so that its id stays its own
+        return self._decoded[key][1]
 
     def features_of(self, model: SpacesModel) -> Callable[[TaskPart], ImageFeatures]:
         """A function from a part of a task to the features that a model computes for its images."""
@@ -129,12 +118,11 @@ class TaskImages:
     @torch.inference_mode()
     def _features(self, model: SpacesModel, source: Source) -> ImageFeatures:
         parts: dict[str, list[Tensor]] = {}
-        for images in self.batches(source, model.size):
+        order = torch.arange(len(source)).split(BATCH)
+        for images in self.decode(source, model.size).batches(order, self.device):
             for name, z in model(images).items():
                 parts.setdefault(name, []).append(z.float())
-        _, kept = self.decode(source, model.size)
-        whole = {name: torch.cat(part) for name, part in parts.items()}
-        return ImageFeatures({n: z if len(kept) == len(z) else z[kept] for n, z in whole.items()}, kept)
+        return ImageFeatures({name: torch.cat(part) for name, part in parts.items()}, list(range(len(source))))
 
 
 class TransferData:
@@ -182,7 +170,7 @@ class TransferData:
         """Photographs that were not used in training, (n, c, size, size) uint8."""
         test = self.classes.test
         assert test is not None
-        images, _ = self.images.decode(test.source, size)
+        images = self.images.decode(test.source, size)
         return images[torch.arange(min(count, len(test.source)), device=self.device)]
 
 

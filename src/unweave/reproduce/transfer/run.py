@@ -18,8 +18,7 @@ from typing import Any
 import torch
 
 from unweave import load, pretrain
-from unweave.distributed import rank
-from unweave.evaluation.linear_probe import PENALTIES
+from unweave.evaluation import PENALTIES
 from unweave.files import locked
 from unweave.inference import SpacesModel
 from unweave.reproduce.results import ResultsTable, Row
@@ -121,11 +120,16 @@ def run_transfer(
                 table.read_again()
                 if mine and (model, "h", seed) not in table.done:
                     train_model(study, model, seed)
-                    if rank() == 0:
+                    if is_first():
                         table.add(rows_of(study, model, seed))
-    if rank() == 0:
+    if is_first():
         write_report(out, table)
     return table.rows
+
+
+def is_first() -> bool:
+    """Whether this is the first, or the only one, of the processes that train a model together."""
+    return not int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
 
 
 @contextmanager
@@ -134,7 +138,7 @@ def claimed(folder: Path, timeout: float = 0.0) -> Iterator[bool]:
 
     Of the processes that train one model together, the first decides for all.
     """
-    if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
+    if not is_first():
         yield True
         return
     with locked(folder.with_suffix(".lock"), timeout) as mine:

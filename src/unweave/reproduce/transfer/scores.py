@@ -11,12 +11,10 @@ from torch import Tensor
 
 from unweave import sensitivity
 from unweave.augment import Views
-from unweave.data.tasks import Task, TaskPart
-from unweave.evaluation.linear_probe import PENALTIES
+from unweave.data import Task, TaskPart
+from unweave.evaluation import PENALTIES
 from unweave.files import write_text
-from unweave.inference import SpacesModel
-from unweave.inference.features import ImageFeatures
-from unweave.inference.probing import probe_task
+from unweave.inference import ImageFeatures, SpacesModel, probe_task
 from unweave.reproduce.transfer.data import TransferData
 
 PHOTOGRAPHS = 2000
