@@ -62,8 +62,8 @@ def probe_task(
         ...     test=None,
         ... )
         >>> def means(part):
-        ...     pixels = torch.stack([torch.tensor(part.source.read(i)).float().mean() for i in range(len(part.source))])
-        ...     return ImageFeatures({"h": pixels[:, None] / 255}, list(range(len(pixels))))
+        ...     rows = list(range(len(part.source)))
+        ...     return ImageFeatures({"h": torch.tensor([[part.source.read(i).mean() / 255] for i in rows])}, rows)
         >>> probe_task(task, 8, means, knn=False).linear
         {'h': 1.0}
     """

@@ -1,4 +1,4 @@
-"""Choice of settings: trials with one tuning seed, scored on held-out parts of the images to fit, not on test images."""
+"""Choice of settings: trials with a tuning seed, scored on held-out parts of the images to fit, not on test images."""
 
 from collections.abc import Mapping
 from pathlib import Path
