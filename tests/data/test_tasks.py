@@ -10,19 +10,10 @@ import torchvision.datasets as sets
 from PIL import Image
 from scipy.io import savemat
 
+from small_tasks import image, small_cifar, write, write_aircraft, write_cars, write_cifar, write_pets
 from unweave.data.decode import decode
 from unweave.data.tasks import TASKS, crop_boxes, crop_points, open_labelled, open_tasks
 from unweave.errors import UnweaveError
-
-
-def image(path, size=(12, 8)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, "red").save(path)
-
-
-def write(path, *lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
 
 
 def names_and_classes(part):
@@ -70,12 +61,7 @@ def test_dtd(tmp_path):
 
 
 def test_aircraft(tmp_path):
-    data = tmp_path / "fgvc-aircraft-2013b" / "data"
-    write(data / "variants.txt", "707-320", "Cessna 172")
-    write(data / "images_variant_trainval.txt", "001 707-320", "002 Cessna 172")
-    write(data / "images_variant_test.txt", "003 Cessna 172")
-    for number in ("001", "002", "003"):
-        image(data / "images" / f"{number}.jpg")
+    write_aircraft(tmp_path)
     task = only("aircraft", tmp_path)
     for part, split in ((task.fit, "trainval"), (task.test, "test")):
         dataset = sets.FGVCAircraft(tmp_path, split=split)
@@ -98,17 +84,7 @@ def test_caltech101(tmp_path):
 
 
 def test_cars(tmp_path):
-    root = tmp_path / "stanford_cars"
-    (root / "devkit").mkdir(parents=True)
-    savemat(root / "devkit" / "cars_meta.mat", {"class_names": np.array(["Acura 1", "BMW 2"], dtype=object)})
-    kind = [("class", "O"), ("fname", "O")]
-    train = np.array([(1, "00001.jpg"), (2, "00002.jpg")], dtype=kind)
-    test = np.array([(2, "00001.jpg"), (1, "00002.jpg")], dtype=kind)
-    savemat(root / "devkit" / "cars_train_annos.mat", {"annotations": train})
-    savemat(root / "cars_test_annos_withlabels.mat", {"annotations": test})
-    for part in ("train", "test"):
-        for name in ("00001.jpg", "00002.jpg"):
-            image(root / f"cars_{part}" / name)
+    write_cars(tmp_path)
     task = only("cars", tmp_path)
     for part, split in ((task.fit, "train"), (task.test, "test")):
         dataset = sets.StanfordCars(tmp_path, split=split)
@@ -117,25 +93,15 @@ def test_cars(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "kind"), [("cifar10", sets.CIFAR10), ("cifar100", sets.CIFAR100)])
-def test_cifar(tmp_path, monkeypatch, name, kind):
-    import pickle
-
-    monkeypatch.setattr(kind, "_check_integrity", lambda self: True)  # the files here are not the published ones
-    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *arguments: True)
-    folder = tmp_path / kind.base_folder
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    key = "labels" if name == "cifar10" else "fine_labels"
-    for file, _ in kind.train_list + kind.test_list:
-        entry = {"data": rng.integers(0, 256, (2, 3072), dtype=np.uint8), key: [0, 1]}
-        (folder / file).write_bytes(pickle.dumps(entry))
-    meta = {kind.meta["key"]: ["cat", "dog"]}
-    (folder / kind.meta["filename"]).write_bytes(pickle.dumps(meta))
-    for path in (tmp_path, folder):
-        task = only(name, path)
-        assert len(task.fit.source) == 2 * len(kind.train_list)
-        assert task.test.labels.tolist() == ["cat", "dog"]
-    np.testing.assert_array_equal(np.asarray(task.test.source.read(1)), kind(tmp_path, train=False).data[1])
+def test_cifar(tmp_path, name, kind):
+    write_cifar(tmp_path, kind, count=1)
+    with small_cifar():
+        for path in (tmp_path, tmp_path / kind.base_folder):
+            task = only(name, path)
+            assert len(task.fit.source) == 2 * len(kind.train_list)
+            assert task.test.labels.tolist() == ["cat", "dog"]
+        theirs = kind(tmp_path, train=False)
+    np.testing.assert_array_equal(np.asarray(task.test.source.read(1)), theirs.data[1])
 
 
 def test_flowers(tmp_path, monkeypatch):
@@ -156,16 +122,13 @@ def test_flowers(tmp_path, monkeypatch):
 
 
 def test_pets(tmp_path):
-    root = tmp_path / "oxford-iiit-pet"
-    write(root / "annotations" / "trainval.txt", "Abyssinian_100 1 1 1", "american_bulldog_7 2 2 1")
-    write(root / "annotations" / "test.txt", "Abyssinian_2 1 1 1")
-    for name in ("Abyssinian_100", "american_bulldog_7", "Abyssinian_2"):
-        image(root / "images" / f"{name}.jpg")
+    write_pets(tmp_path)
     task = only("pets", tmp_path)
-    dataset = sets.OxfordIIITPet(tmp_path, split="trainval")
-    assert [name for name, _ in names_and_classes(task.fit)] == [file.name for file in dataset._images]
-    assert names_and_classes(task.fit)[1] == ("american_bulldog_7.jpg", "american_bulldog")
-    assert names_and_classes(task.test) == [("Abyssinian_2.jpg", "Abyssinian")]
+    for part, split in ((task.fit, "trainval"), (task.test, "test")):
+        files = [file.name for file in sets.OxfordIIITPet(tmp_path, split=split)._images]
+        assert [name for name, _ in names_and_classes(part)] == files
+        assert all(name.startswith(f"{breed}_") for name, breed in names_and_classes(part))
+    assert names_and_classes(task.fit)[0] == ("albatross_cat_0.jpg", "albatross_cat")
 
 
 @pytest.mark.parametrize("lists", ["Partitions", "SUN397"])

@@ -140,9 +140,10 @@ class TransferData:
     def __init__(
         self, data: Path, pretraining: Path, *, device: str, fit: int, validation: bool = False, few: bool = False
     ) -> None:
-        for path in (data, pretraining):
-            if not path.is_dir():
-                raise UnweaveError(f"there is no folder {path}; name the folder of the data sets with `data`")
+        if not data.is_dir():
+            raise UnweaveError(f"there is no folder {data}; name the folder of the data sets with `data`")
+        if not pretraining.is_dir():
+            raise UnweaveError(f"there is no folder {pretraining}; name one of images to train on with `pretraining`")
         self.data, self.pretraining, self.device, self.fit = data, pretraining, device, fit
         self.validation, self.few, self.images = validation, few, TaskImages(device)
 

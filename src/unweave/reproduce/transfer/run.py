@@ -7,10 +7,9 @@ Each model has a folder below OUT/runs with its checkpoint and its scores, so th
 """
 
 import math
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,11 @@ import torch
 
 from unweave import load, pretrain
 from unweave.evaluation import PENALTIES
-from unweave.files import locked
 from unweave.inference import SpacesModel
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.transfer.data import TransferData, pretraining_files
 from unweave.reproduce.transfer.names import group_averages
+from unweave.reproduce.transfer.processes import Processes
 from unweave.reproduce.transfer.report import KEY, write_report
 from unweave.reproduce.transfer.scores import ScoresFile, score_model
 from unweave.reproduce.transfer.settings import SUPERVISED, UNTRAINED, Scale, chosen_models, read_scale
@@ -59,6 +58,8 @@ class Study:
     data: TransferData
     changes: Mapping[str, Any]
     """Settings of `unweave train` in place of those of the scale, for every model."""
+    processes: Processes
+    """Those that train each model together."""
     penalties: Sequence[float] = PENALTIES
 
     def folder(self, model: str, seed: int) -> Path:
@@ -105,44 +106,25 @@ def run_transfer(
     models = chosen_models(settings, only)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     photographs = pretraining or data / ("imagenet" if scale == "paper" else "tiny-imagenet")
-    study = Study(
-        out,
-        settings,
-        TransferData(data, photographs, device=device, fit=FIT, few=quick),
-        {**(QUICK if quick else {}), **(changes or {})},
-        PENALTIES[::11] if quick else PENALTIES,
-    )
+    found = TransferData(data, photographs, device=device, fit=FIT, few=quick)
+    _ = found.tasks  # an unreadable one raises here, before training
+    changes = {"accelerator": device, **(QUICK if quick else {}), **(changes or {})}
+    processes = Processes(settings.config(models[0], changes).training.launch)
+    study = Study(out, settings, found, changes, processes, PENALTIES[::11] if quick else PENALTIES)
     (out / "runs").mkdir(parents=True, exist_ok=True)
     table = ResultsTable(out / "table.json", KEY, settings)
-    with table.counting():
+    with table.counting() if processes.first else nullcontext():
         for model in models:
-            with claimed(study.folder(model, seed)) as mine:
+            with processes.claimed(study.folder(model, seed)) as mine:
                 table.read_again()
-                if mine and (model, "h", seed) not in table.done:
+                if processes.agree(mine and (model, "h", seed) not in table.done):
                     train_model(study, model, seed)
-                    if is_first():
+                    if processes.first:
                         table.add(rows_of(study, model, seed))
-    if is_first():
+    if processes.first:
+        table.read_again()
         write_report(out, table)
     return table.rows
-
-
-def is_first() -> bool:
-    """Whether this is the first, or the only one, of the processes that train a model together."""
-    return not int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
-
-
-@contextmanager
-def claimed(folder: Path, timeout: float = 0.0) -> Iterator[bool]:
-    """Whether this process may make what belongs into ``folder``: several processes can share the work of a study.
-
-    Of the processes that train one model together, the first decides for all.
-    """
-    if not is_first():
-        yield True
-        return
-    with locked(folder.with_suffix(".lock"), timeout) as mine:
-        yield mine
 
 
 def train_model(study: Study, model: str, seed: int) -> Path:
@@ -150,11 +132,12 @@ def train_model(study: Study, model: str, seed: int) -> Path:
     folder = study.folder(model, seed)
     changes: dict[str, Any] = {**study.changes, "seed": seed}
     if start := study.scale.start(model):
-        with claimed(study.folder(start, seed), math.inf):
+        with study.processes.claimed(study.folder(start, seed), math.inf):
             changes["init"] = str(train_model(study, start, seed))
     config = study.scale.config(model, changes)
     if model == SUPERVISED:
-        train_supervised(study.data, config, folder)
+        if study.processes.first:
+            train_supervised(study.data, config, folder)
     elif model != UNTRAINED:
         run = pretrain(pretraining_files(study.data.pretraining), folder, config=config)
         if run.stopped:

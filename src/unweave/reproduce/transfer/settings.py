@@ -62,11 +62,20 @@ def read_scale(name: str) -> Scale:
 
 
 def chosen_models(scale: Scale, only: str) -> list[str]:
-    """The models whose name contains one of the texts in ``only``, which commas separate; a whole name means itself."""
-    wanted = [text.strip().lower() for text in only.split(",") if text.strip()]
-    names = list(scale.models)
-    exact = {text: [name for name in names if name.lower() == text] for text in wanted}
-    found = [n for n in names if not wanted or any(n in exact[t] or (not exact[t] and t in n.lower()) for t in wanted)]
-    if not found:
-        raise UnweaveError(f"`only` {only!r} matches no model; there are {', '.join(names)}")
-    return found
+    """The models whose name contains one of the texts in ``only``, which commas separate; a whole name means itself.
+
+    Examples:
+        >>> chosen_models(read_scale("mini"), "SimCLR, vicreg +, supervised")
+        ['SimCLR', 'VICReg + Ours-Scratch', 'supervised']
+    """
+    names = {name.lower(): name for name in scale.models}
+    rest, found = only.lower(), set[str]()
+    for name in (name for name in names if "," in name and name in rest):
+        rest = rest.replace(name, "")
+        found.add(name)
+    for text in filter(None, map(str.strip, rest.split(","))):
+        matching = {text} & set(names) or {name for name in names if text in name}
+        if not matching:
+            raise UnweaveError(f"`only`: {text!r} matches no model; there are {', '.join(scale.models)}")
+        found |= matching
+    return [names[name] for name in names if name in found or not found]

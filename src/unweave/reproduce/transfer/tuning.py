@@ -1,6 +1,7 @@
 """Choice of settings: trials with a tuning seed, scored on held-out parts of the images to fit, not on test images."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import torch
 from unweave import load, pretrain
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.transfer.data import TransferData, pretraining_files
-from unweave.reproduce.transfer.run import QUICK, claimed, folder_name, row_scores
+from unweave.reproduce.transfer.processes import Processes
+from unweave.reproduce.transfer.run import QUICK, folder_name, row_scores
 from unweave.reproduce.transfer.scores import ScoresFile, score_model
 from unweave.reproduce.transfer.settings import Scale, chosen_models, read_scale
-from unweave.training import RunFolder
+from unweave.training import Run, RunFolder
 
 SEED = 1000
 """The seed of all trials; no reported model has it."""
@@ -47,28 +49,39 @@ def run_tuning(
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     photographs = pretraining or data / "tiny-imagenet"
     found = TransferData(data, photographs, device=device, fit=FIT, validation=True, few=quick)
-    changes = {**(QUICK if quick else {}), **(changes or {}), "seed": SEED}
+    changes = {"accelerator": device, **(QUICK if quick else {}), **(changes or {}), "seed": SEED}
+    models = chosen_models(scale, only)
+    processes = Processes(scale.config(models[0], changes).training.launch)
     (out / "trials").mkdir(parents=True, exist_ok=True)
     table = ResultsTable(out / "tuning.json", KEY, scale)
-    with table.counting():
-        for model in chosen_models(scale, only):
+    with table.counting() if processes.first else nullcontext():
+        for model in models:
             for trial in range(len(scale.tried(model))):
                 folder = out / "trials" / f"{folder_name(model)}-{trial}"
-                with claimed(folder) as mine:
+                with processes.claimed(folder) as mine:
                     table.read_again()
-                    if mine and (model, trial) not in table.done:
-                        table.add([try_settings(scale, found, model, trial, folder, changes)])
+                    if processes.agree(mine and (model, trial) not in table.done):
+                        run = train_trial(scale, found, model, trial, folder, changes)
+                        if processes.first:
+                            table.add([trial_row(scale, found, model, trial, folder, run)])
+                            RunFolder(folder).checkpoint.unlink()
     return table.rows
 
 
-def try_settings(
+def train_trial(
     scale: Scale, data: TransferData, model: str, trial: int, folder: Path, changes: Mapping[str, Any]
-) -> Row:
-    """One trial: its settings and the validation scores of z and h."""
-    config, common = scale.trial(model, trial, changes), scale.views_config()
+) -> Run:
+    """Trains a model with the settings of a trial."""
+    config = scale.trial(model, trial, changes)
     run = pretrain(pretraining_files(data.pretraining), folder, config=config)
     if run.stopped:
         raise KeyboardInterrupt
+    return run
+
+
+def trial_row(scale: Scale, data: TransferData, model: str, trial: int, folder: Path, run: Run) -> Row:
+    """One trial: its settings and the validation scores of z and h."""
+    common = scale.views_config()
     scores = score_model(
         load(folder),
         common.views.build(),
@@ -77,7 +90,6 @@ def try_settings(
         decode_size=common.decode_size,
         penalties=PENALTIES,
     )
-    RunFolder(folder).checkpoint.unlink()
     last = run.metrics[-1]
     return {
         "model": model,
