@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ from unweave.files import process_runs
 
 SIGNS = ("connection", "peer", "gloo", "nccl", "timed out", "socket", "store")
 """Words in the errors of torch.distributed."""
+PATIENCE = 2.0
+"""Seconds in which a lost process of this machine ends."""
 
 
 @contextmanager
@@ -29,7 +32,10 @@ def noticing_lost_processes() -> Iterator[None]:
         text = f"{type(error).__name__} {error}".lower()
         if isinstance(error, UnweaveError) or not any(sign in text for sign in SIGNS):
             raise
-        gone = [i for i, (host, pid) in enumerate(everyone) if host == socket.gethostname() and not process_runs(pid)]
+        here = [(i, pid) for i, (host, pid) in enumerate(everyone) if host == socket.gethostname()]
+        deadline = time.monotonic() + PATIENCE
+        while not (gone := [i for i, pid in here if not process_runs(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.05)  # its connections close before the process has ended
         who = f"process {gone[0]} of {world_size()}" if gone else f"another of the {world_size()} processes"
         raise UnweaveError(
             f"{who} was lost, and process {rank()} ends too; the same command resumes from the last checkpoint"
