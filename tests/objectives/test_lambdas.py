@@ -175,6 +175,7 @@ def small_run(guard, steps=800):
     return terms
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_without_a_guard_a_fast_growing_weight_collapses_the_space_and_with_it_not():
     """A constant is perfectly invariant, and has no gradient that would spread it again."""
     unguarded = small_run(CollapseGuard(min_variance=0.0)).per_space

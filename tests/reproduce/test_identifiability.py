@@ -45,6 +45,7 @@ def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path):
     assert run_identifiability(tmp_path, more, device="cpu")[: len(first)] == first
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_content_and_style_are_recovered_in_a_short_time():
     config = dataclasses.replace(QUICK, steps=1200, batch=256)
     (row,) = train_stack(Stack(styles=1, dim_c=1, settings=("b",)), config, "cpu")

@@ -4,6 +4,7 @@ import multiprocessing
 import pytest
 
 from unweave.errors import UnweaveError
+from unweave.files import locked
 from unweave.reproduce.results import ResultsTable
 
 
@@ -110,3 +111,20 @@ def test_a_command_names_no_folder_of_the_machine(monkeypatch):
     words = ["/usr/bin/unweave", "probe", "/home/me/run", "dtd=/data/dtd", "--out=/tmp/p.json", "a=b", "photos"]
     monkeypatch.setattr("sys.argv", words)
     assert provenance.command() == "unweave probe run dtd=dtd --out=p.json a=b photos"
+
+
+def test_a_row_that_another_process_makes_is_left_to_it(tmp_path):
+    path, made = tmp_path / "table.json", []
+
+    def make(method, seed, title):
+        made.append((method, seed))
+        return {"method": method, "seed": seed}
+
+    wanted = [("simclr", 0), ("simclr", 1), ("vicreg", 0)]
+    table, other = ResultsTable(path, ("method", "seed")), ResultsTable(path, ("method", "seed"))
+    with locked(other.lock(("simclr", 1))):
+        table.fill(wanted, make)
+    assert made == [("simclr", 0), ("vicreg", 0)]
+    other.fill(wanted, make)  # what it was making, and not the rows written since it began
+    assert made == [("simclr", 0), ("vicreg", 0), ("simclr", 1)]
+    assert other.done == set(wanted)

@@ -1,6 +1,7 @@
 """``table.json``: the rows of an experiment, written as they are finished, so that an interrupted run can resume."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,11 +66,24 @@ class ResultsTable:
             self._counted = now
 
     def fill(self, wanted: Sequence[tuple[Any, ...]], make: Callable[..., Row]) -> None:
-        """Makes the rows with these names that do not exist: ``make(*name, title)``, the title such as "2/5"."""
+        """Makes the rows with these names that do not exist: ``make(*name, title)``, the title such as "2/5".
+
+        Several processes may fill one table: a row that another one is making is left to it.
+        """
         todo = [name for name in wanted if name not in self.done]
         with self.counting():
             for number, name in enumerate(todo, 1):
-                self.add([make(*name, f"{number}/{len(todo)}")])
+                with locked(self.lock(name), 0.0) as mine:
+                    self.read_again()
+                    if mine and name not in self.done:
+                        self.add([make(*name, f"{number}/{len(todo)}")])
+        self.read_again()
+
+    def lock(self, name: tuple[Any, ...]) -> Path:
+        """The file that a process locks while it makes the row of this name."""
+        folder = self.path.parent / ".locks"
+        folder.mkdir(exist_ok=True)
+        return folder / "-".join(re.sub(r"\W+", "_", str(value)) for value in name)
 
     @contextmanager
     def counting(self) -> Iterator[None]:
