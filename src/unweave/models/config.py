@@ -54,10 +54,11 @@ class EncoderConfig:
         """The network; its weights are drawn from torch's global generator."""
         from unweave.models import Encoder
 
+        style_dim = self.dim if self.style_dim is None else self.style_dim
         return Encoder(
             self.backbone,
             spaces,
-            dim={space: (number and self.style_dim) or self.dim for number, space in enumerate(spaces)},
+            dim={space: style_dim if number else self.dim for number, space in enumerate(spaces)},
             hidden=self.hidden,
             depth=self.depth,
             channels=channels,

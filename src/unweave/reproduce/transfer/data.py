@@ -17,6 +17,7 @@ from torch import Tensor
 
 from unweave import UnweaveError
 from unweave.data import Source, Subset, Task, TaskPart, load_images, open_labelled, open_tasks
+from unweave.evaluation import as_targets
 from unweave.inference import ImageFeatures, SpacesModel
 
 FOLDERS = {
@@ -68,16 +69,11 @@ def pretraining_task(path: Path, fit: int, seed: int = 0) -> Task:
     task = open_labelled(path, name="pretraining")
     if task.test is None:
         raise UnweaveError(f"{path} has no validation images: it needs the parts train and val")
-    labels = torch.as_tensor(_numbers(task.fit.labels))
+    labels = as_targets(task.fit.labels).values
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     each = max(1, fit // len(labels.unique()))
     chosen = torch.cat([order[labels[order] == label][:each] for label in labels.unique()]).sort().values.tolist()
     return replace(task, fit=_some(task.fit, chosen))
-
-
-def _numbers(labels: Any) -> list[int]:
-    classes = {label: i for i, label in enumerate(sorted(set(labels.tolist())))}
-    return [classes[label] for label in labels.tolist()]
 
 
 def pretraining_files(path: Path) -> Any:

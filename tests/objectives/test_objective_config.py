@@ -1,0 +1,33 @@
+import pytest
+
+from unweave.models.config import EncoderConfig
+from unweave.objectives.config import ObjectiveConfig
+
+SPACES = ("content", "color", "spatial")
+
+
+@pytest.mark.parametrize("rule", ["fixed", "dual-ascent", "signed-dual-ascent", "geometric"])
+def test_content_and_styles_have_the_first_weights_that_are_set_under_every_rule(rule):
+    config = ObjectiveConfig(method="vicreg", lambda_rule=rule, style_lambda=3.0)
+    assert config.build(SPACES, steps=100).lambdas.tolist() == [25.0, 3.0, 3.0]  # content: VICReg's standard weight
+    assert ObjectiveConfig(content_lambda=2.0).build(("content",), steps=100).lambdas.tolist() == [2.0]
+
+
+def test_independence_starts_when_the_weights_begin_to_change_and_needs_styles():
+    config = ObjectiveConfig(independence=5.0, lambda_warmup=0.2)
+    objective = config.build(SPACES, steps=100)
+    assert objective.independence_weights.tolist() == [5.0, 5.0, 5.0]
+    assert objective.independence.start == objective.lambda_rule.warmup == 20
+    assert config.build(("content",), steps=100).independence is None
+    assert ObjectiveConfig().build(SPACES, steps=100).independence is None
+
+
+def test_simclrs_options_reach_it():
+    base = ObjectiveConfig(temperature=0.3, joint_temperature=0.1, joint_own_view=True)._base()
+    assert (base.temperature, base.joint_temperature, base.joint_own_view) == (0.3, 0.1, True)
+
+
+def test_style_spaces_may_have_another_size():
+    small = {"hidden": 4, "backbone": "test_resnet"}
+    assert EncoderConfig(dim=6, style_dim=2, **small).build(SPACES).dims == {"content": 6, "color": 2, "spatial": 2}
+    assert EncoderConfig(dim=6, **small).build(SPACES).dims == {"content": 6, "color": 6, "spatial": 6}
