@@ -131,8 +131,8 @@ def transfer(
         data: Folder of the data sets: tiny-imagenet (or imagenet) and the tasks, each in its official layout or as
             Parquet files. Tasks that are not there are left out.
         out: Folder for the results.
-        scale: mini is Tiny-ImageNet at 64 pixels and ResNet-18, about 50 s of training for each model on one H200; paper
-            is ImageNet at 224 pixels and ResNet-50, for clusters.
+        scale: mini is Tiny-ImageNet at 64 pixels and ResNet-18, about 50 s of training for each model on one H200;
+            paper is ImageNet at 224 pixels and ResNet-50, for clusters.
         pretraining: Folder of the images to train on, if it is not in --data.
         seed: Seed of the networks, the order of images and the views; each seed has its own rows.
         only: Names of models or parts of them, separated by commas.
