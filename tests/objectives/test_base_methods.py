@@ -175,6 +175,7 @@ def test_variance_and_effective_rank():
     [
         lambda: SimCLR(0.0),
         lambda: SimCLR(0.1, -1.0),
+        lambda: SimCLR(joint_content=-1.0),
         lambda: SimCLR(negatives="some"),
         lambda: VICReg(invariance_weight=-1),
         lambda: BarlowTwins(off_diagonal_weight=-1),
@@ -183,3 +184,12 @@ def test_variance_and_effective_rank():
 def test_bad_settings(build):
     with pytest.raises(UnweaveError):
         build()
+
+
+def test_content_can_weigh_more_or_nothing_in_simclrs_joint_similarity():
+    a, b = ([torch.randn(20, d).double() for d in (3, 5)] for _ in "ab")
+    content, style = (F.normalize(torch.cat([x, y]), dim=1) for x, y in zip(a, b, strict=True))
+    scores = (4 * content @ content.T + style @ style.T) / 2 / 0.05
+    scores = scores.masked_fill(torch.arange(40)[:, None] % 20 == torch.arange(40) % 20, -math.inf)
+    close(SimCLR(0.15, 0.05, joint_content=4.0).joint_entropy(a, b), scores.logsumexp(1).mean())
+    close(SimCLR(0.15, 0.05, joint_content=0.0).joint_entropy(a, b), SimCLR(0.1).entropy(a[1], b[1]))

@@ -268,6 +268,27 @@ def test_with_a_conditional_entropy_content_learns_as_the_base_method_alone(base
             assert not torch.allclose(ours, of_joint)
 
 
+@pytest.mark.parametrize("base", BASES)
+def test_with_a_pairwise_entropy_each_style_has_the_conditional_entropy_of_two_spaces(base):
+    a, b = ({s: z.requires_grad_() for s, z in embeddings(seed=seed).items()} for seed in (0, 1))
+    loss = DisentangledLoss(base, spaces=SPACES, content_pairs="all", entropy="content+pairwise")
+    found = torch.autograd.grad(loss(a, b, shared()).loss, [*a.values()])
+    alone = torch.autograd.grad(base.loss(a["content"], b["content"]), a["content"])[0]
+    torch.testing.assert_close(found[0], alone)
+    for number, style in enumerate(SPACES[1:], 1):
+        rows = shared() == number
+        invariance = base.invariance_weight * base.invariance(a[style][rows], b[style][rows])
+        pair = base.joint_entropy([a["content"], a[style]], [b["content"], b[style]])
+        torch.testing.assert_close(found[number], torch.autograd.grad(invariance + pair, a[style])[0])
+
+
+def test_a_pairwise_entropy_without_contents_similarity_is_one_entropy_for_each_space():
+    a, b = embeddings(seed=0), embeddings(seed=1)
+    pairwise = DisentangledLoss(SimCLR(0.2, 0.1, joint_content=0.0), spaces=SPACES, entropy="content+pairwise")
+    per_space = DisentangledLoss(SimCLR(0.2), spaces=SPACES, entropy="per-space")
+    torch.testing.assert_close(pairwise(a, b, shared()).loss, per_space(a, b, shared()).loss)
+
+
 def test_the_other_view_of_an_image_is_a_negative_of_the_joint_entropy_alone():
     a, b = embeddings(seed=0), embeddings(seed=1)
     with_own, without = SimCLR(0.2, joint_own_view=True), SimCLR(0.2)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.objectives.hsic import centred_kernels, dependence
+from unweave.objectives.hsic import centred_kernels, dependence, linear_dependence
 
 
 def test_it_is_the_definition_with_centring_matrices():
@@ -48,6 +48,26 @@ def test_a_collapsed_space_gives_no_nan():
     assert torch.isfinite(x.grad).all()
 
 
+def test_linear_dependence_is_the_cross_covariance_without_its_bias():
+    """E‖C‖² of a finite sample is its true value plus a mean over single rows: many batches have no such bias."""
+    mixing, found, biased = torch.randn(60, 8), [], []
+    for _ in range(40):
+        z, noise = torch.randn(120, 60), torch.randn(120, 8)
+        found.append(linear_dependence(z, noise).item())
+        centred = z - z.mean(0)
+        k, other = centred @ centred.T, noise @ noise.T
+        biased.append(((k * other).sum() / (k.norm() * other.norm())).item())
+        assert linear_dependence(z, z @ mixing) > 0.3
+    assert abs(sum(found) / 40) < 0.005 < 0.1 < min(biased)
+
+
+def test_linear_dependence_ignores_products_of_views_of_one_image():
+    """Two views of one image are alike in both spaces, whether or not the spaces depend on each other."""
+    z, other = (torch.randn(200, 20).repeat(2, 1) for _ in "ab")
+    assert linear_dependence(z, other) > 0.02
+    assert abs(linear_dependence(z, other, views=2)) < 0.02
+
+
 SPACES = ("content", "color", "place")
 
 
@@ -67,6 +87,17 @@ def test_it_is_added_to_the_loss_for_every_style_space():
     assert "dependence" not in without.per_space
     assert "place/dependence" not in without.as_dict()
     assert with_it.as_dict()["place/dependence"] == pytest.approx(parts[1].item())
+
+
+def test_the_linear_kernel_is_that_of_both_views():
+    a, b, shared = batch()
+    term = uw.Independence(weight=2.0, kernel="linear")
+    found = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=term)(a, b, shared)
+    both = {s: torch.cat([a[s], b[s]]) for s in SPACES}
+    expected = [linear_dependence(both[s], both["content"], views=2).item() for s in SPACES[1:]]
+    assert found.per_space["dependence"].tolist() == pytest.approx([0.0, *expected])
+    with pytest.raises(uw.UnweaveError, match="kernel"):
+        uw.Independence(kernel="cubic")
 
 
 def test_content_is_not_moved_by_it():

@@ -23,8 +23,9 @@ def test_independence_starts_when_the_weights_begin_to_change_and_needs_styles()
 
 
 def test_simclrs_options_reach_it():
-    base = ObjectiveConfig(temperature=0.3, joint_temperature=0.1, joint_own_view=True)._base()
+    base = ObjectiveConfig(temperature=0.3, joint_temperature=0.1, joint_own_view=True, joint_content=2.0)._base()
     assert (base.temperature, base.joint_temperature, base.joint_own_view) == (0.3, 0.1, True)
+    assert base.joint_content == 2.0
 
 
 def test_style_spaces_may_have_another_size():

@@ -30,9 +30,11 @@ class ObjectiveConfig:
     """In SimCLR's joint entropy, count the other view of the same image as a negative: only style separates the two."""
     content_pairs: Literal["own", "all"] = "own"
     """Pairs on which content's invariance is computed: those that share no group, or all."""
-    entropy: Literal["content+joint", "content+conditional", "joint", "per-space"] = "content+joint"
+    joint_content: float = 1.0
+    """Weight of content's similarity in SimCLR's joint entropy, relative to a style's."""
+    entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = "content+joint"
     """Entropies of the loss: of content and of all spaces together, the same without a gradient of the second for
-    content, of all together alone, or of each space."""
+    content, of content and of each style together with content, of all together alone, or of each space."""
     lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
     """How the weight λ of each invariance term is adapted; without styles it is fixed."""
     content_lambda: float | None = None
@@ -46,12 +48,16 @@ class ObjectiveConfig:
     lambda_warmup: float = 0.1
     """Fraction of the run before λ begins to change."""
     independence: float = 0.0
-    """Weight of a penalty on the dependence of each style space on content (HSIC); it starts with the change of λ."""
+    """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ."""
+    independence_kernel: Literal["gaussian", "linear"] = "gaussian"
+    """Whether that penalty is on every dependence (HSIC) or on correlation alone."""
 
     def __post_init__(self) -> None:
-        require_choice(self, "method", "content_pairs", "entropy", "lambda_rule")
+        require_choice(self, "method", "content_pairs", "entropy", "lambda_rule", "independence_kernel")
         require(self, "> 0", "temperature", "joint_temperature")
-        require(self, ">= 0", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence")
+        require(
+            self, ">= 0", "joint_content", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence"
+        )
         require(self, "in [0, 1]", "lambda_warmup")
 
     def build(self, spaces: Sequence[str], steps: int) -> "DisentangledLoss":
@@ -65,7 +71,9 @@ class ObjectiveConfig:
             lambda_rule=self._lambda_rule(spaces, warmup),
             content_pairs=self.content_pairs,
             entropy=self.entropy,
-            independence=Independence(weight=self.independence, start=warmup, ramp=warmup)
+            independence=Independence(
+                weight=self.independence, start=warmup, ramp=warmup, kernel=self.independence_kernel
+            )
             if several and self.independence
             else None,
         )
@@ -75,7 +83,10 @@ class ObjectiveConfig:
 
         if self.method == "simclr":
             return SimCLR(
-                self.temperature, joint_temperature=self.joint_temperature, joint_own_view=self.joint_own_view
+                self.temperature,
+                joint_temperature=self.joint_temperature,
+                joint_own_view=self.joint_own_view,
+                joint_content=self.joint_content,
             )
         if self.method in ("vicreg", "barlow-twins"):
             return VICReg() if self.method == "vicreg" else BarlowTwins()

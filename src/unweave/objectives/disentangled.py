@@ -22,12 +22,12 @@ from unweave.distributed import gather, rank, world_size
 from unweave.errors import UnweaveError
 from unweave.objectives.base import BaseMethod, Embeddings, LossTerms, Objective
 from unweave.objectives.collapse import CollapseGuard, CollapseWarning, effective_rank, variance
-from unweave.objectives.hsic import Independence, dependence
+from unweave.objectives.hsic import Independence, dependence, linear_dependence
 from unweave.objectives.lambdas import FixedWeights, LambdaRule
 from unweave.objectives.noise import counted_normal
 from unweave.settings import require_number
 
-Entropy = Literal["content+joint", "content+conditional", "joint", "per-space"]
+Entropy = Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"]
 CHECK_EVERY = 50
 """Updates between two checks for a collapse: each check waits for the device."""
 FIRST_CHECK = 10
@@ -47,8 +47,9 @@ class DisentangledLoss(Described, Objective):
         content_pairs: "own" computes content's invariance on pairs of kind 0, as in the paper; "all" on every pair,
             since all of them share content.
         entropy: "content+joint", as in the paper's objective; "content+conditional", the same with a joint entropy that
-            has no gradient for content; "joint" alone, as in the paper's theorem; "per-space", one for every space, as
-            in LooC, which does not prevent copies of content in the style spaces.
+            has no gradient for content; "content+pairwise", in place of it a joint entropy of content with each style
+            space, likewise without a gradient for content; "joint" alone, as in the paper's theorem; "per-space", one
+            for every space, as in LooC, which does not prevent copies of content in the style spaces.
         independence: penalises the dependence of each style space on the content space, which receives no gradient from
             this term. Not in the paper.
         power: replaces the base method's invariance by the mean over pairs of r^power, where r is the distance of the
@@ -64,6 +65,8 @@ class DisentangledLoss(Described, Objective):
     Notes:
         The joint entropy is that of content plus that of the styles given content. Content's own entropy is a term of
         the loss already; with "content+conditional" it counts once, and content is what the base method learns alone.
+        "content+pairwise" is the sum of the entropies of single styles given content. What two style spaces could
+        share, being invariant to both groups, is content's, so that independence of content separates them too.
 
         The squared distance is least at a mean, the distance itself at a median. Where some views do not show content,
         a squared invariance places each view at the mean of the contents it may have, which encodes how certain they
@@ -211,15 +214,23 @@ class DisentangledLoss(Described, Objective):
         if self.entropy == "per-space":
             styles = [self.base.entropy(x, y) for x, y in zip(a[1:], b[1:], strict=True)]
             return content, torch.stack(styles).sum()
-        if self.entropy == "content+conditional":
+        if self.entropy in ("content+conditional", "content+pairwise"):
             a, b = [a[0].detach(), *a[1:]], [b[0].detach(), *b[1:]]
+        if self.entropy == "content+pairwise":
+            pairs = zip(a[1:], b[1:], strict=True)
+            return content, torch.stack([self.base.joint_entropy([a[0], x], [b[0], y]) for x, y in pairs]).sum()
         joint = self.base.joint_entropy(a, b)
         return (torch.zeros_like(joint) if self.entropy == "joint" else content), joint
 
     def _dependences(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
         """The dependence of each space on content, 0 for content itself: (M + 1,)."""
+        assert self.independence is not None
         both = [self.base.normalize(torch.cat(views)) for views in zip(a, b, strict=True)]
-        return torch.stack([torch.zeros_like(a[0][0, 0]), *(dependence(z, both[0].detach()) for z in both[1:])])
+        if self.independence.kernel == "linear":
+            found = [linear_dependence(z, both[0].detach(), views=2) for z in both[1:]]
+        else:
+            found = [dependence(z, both[0].detach()) for z in both[1:]]
+        return torch.stack([torch.zeros_like(a[0][0, 0]), *found])
 
     def _own_pairs(self, m: int, z_a: Tensor, z_b: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
         """The pairs on which space m's invariance is computed."""

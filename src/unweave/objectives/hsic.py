@@ -8,12 +8,13 @@ Legend: n rows, k_z and k_other (n, n) centred Gaussian kernels of two embedding
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from unweave.errors import UnweaveError
-from unweave.settings import require
+from unweave.settings import require, require_choice
 
 SHARPNESS = (1.0, 4.0, 16.0)
 """Inverse squared widths of z's kernels, relative to its mean squared distance.
@@ -44,8 +45,12 @@ class Independence:
     """Updates before the term is part of the loss."""
     ramp: int = 0
     """Updates over which it grows to its full weight."""
+    kernel: Literal["gaussian", "linear"] = "gaussian"
+    """"linear" penalises correlation alone, which is what a linear probe finds, and is not biased in spaces of many
+    dimensions; "gaussian" penalises every dependence, and suits spaces of few."""
 
     def __post_init__(self) -> None:
+        require_choice(self, "kernel")
         require(self, ">= 0", "start", "ramp")
         for number in self.weight.values() if isinstance(self.weight, Mapping) else [self.weight]:
             if not 0 <= number < float("inf"):
@@ -72,6 +77,30 @@ def dependence(z: Tensor, other: Tensor) -> Tensor:
     [k_other] = centred_kernels(other, SHARPNESS[:1])
     found = [_cosine(k_z, k_other) for k_z in centred_kernels(z, SHARPNESS)]
     return torch.stack(found).mean()
+
+
+def linear_dependence(z: Tensor, other: Tensor, views: int = 1) -> Tensor:
+    """‖cross-covariance of z and other‖² over its largest possible value, without the bias of a finite batch.
+
+    Rows are images, or several views of them one after the other. Products of a row with itself, and with other views
+    of its image, are left out: their mean is positive without any dependence.
+
+    Args:
+        z: (n, d).
+        other: (n, e).
+        views: how many views of each image the rows are.
+
+    Examples:
+        >>> z = torch.randn(400, 300, generator=torch.Generator().manual_seed(0))
+        >>> noise = torch.randn(400, 300, generator=torch.Generator().manual_seed(1))
+        >>> abs(linear_dependence(z, noise).item()) < 0.02, round(linear_dependence(z, 3 * z + 1).item(), 2)
+        (True, 1.0)
+    """
+    images = len(z) // views
+    number = torch.arange(len(z), device=z.device) % images
+    different = number[:, None] != number
+    k_z, k_other = ((x - x.mean(0)) @ (x - x.mean(0)).T * different for x in (z, other))
+    return _cosine(k_z, k_other)
 
 
 def centred_kernels(z: Tensor, sharpness: tuple[float, ...]) -> list[Tensor]:

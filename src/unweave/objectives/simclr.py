@@ -87,7 +87,7 @@ class SimCLR(BaseMethod):
 
     With weight 1 this is the decoupled contrastive loss. For the joint entropy each space is L2-normalised; they are
     concatenated and divided by √(number of spaces), so that the joint embedding is a unit vector whose similarity is
-    the mean of the spaces' similarities.
+    the mean of the spaces' similarities, unless ``joint_content`` gives content another weight.
 
     Examples:
         >>> import torch, unweave as uw
@@ -103,6 +103,9 @@ class SimCLR(BaseMethod):
     joint_own_view: bool = False
     """Count the other view of the same image as a negative in the joint entropy. The two views have the same content
     and differ in style, so only the style spaces can separate them."""
+    joint_content: float = 1.0
+    """Weight of content's similarity in the joint one, relative to a style's. A larger one compares images of similar
+    content, from which only style separates them; with 0 content is left out."""
     negatives: Negatives = "all"
     """Which views are compared."""
     block: int = BLOCK
@@ -118,6 +121,8 @@ class SimCLR(BaseMethod):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UnweaveError(f"SimCLR: `{name}` must be positive, not {value}")
+        if not 0 <= self.joint_content < math.inf:
+            raise UnweaveError(f"SimCLR: `joint_content` cannot be negative or infinite: {self.joint_content}")
         if self.negatives not in ("all", "other_view"):
             raise UnweaveError(f"SimCLR: `negatives` is 'all' or 'other_view', not {self.negatives!r}")
         if self.similarity not in ("cosine", "euclidean"):
@@ -145,11 +150,15 @@ class SimCLR(BaseMethod):
         )
 
     def joint_entropy(self, z_a: Sequence[Tensor], z_b: Sequence[Tensor]) -> Tensor:
-        """The same of [z_0/‖z_0‖, …, z_M/‖z_M‖]/√(M + 1), at the joint temperature."""
-        a, b = (torch.cat([self._normalised(z) for z in side], 1) / math.sqrt(len(side)) for side in (z_a, z_b))
+        """The same of [√κ·z_0/‖z_0‖, z_1/‖z_1‖, …, z_M/‖z_M‖]/√(M + 1), κ = ``joint_content``, at its temperature."""
+        a, b = (self._joined(side) for side in (z_a, z_b))
         temperature = self.temperature if self.joint_temperature is None else self.joint_temperature
         decoupled = self.decoupled and not self.joint_own_view
         return contrastive_entropy(a, b, temperature, self.negatives, self.block, self.similarity, decoupled)
+
+    def _joined(self, spaces: Sequence[Tensor]) -> Tensor:
+        content, *styles = (self._normalised(z) for z in spaces)
+        return torch.cat([math.sqrt(self.joint_content) * content, *styles], 1) / math.sqrt(len(spaces))
 
     def _normalised(self, z: Tensor) -> Tensor:
         return F.normalize(z, dim=1) if self.similarity == "cosine" else z

@@ -74,8 +74,7 @@ def make_objective(method: SpacesMethod, ablation: str) -> DisentangledLoss:
     """The objective of a row."""
     base, rule, pairs = method.base, method.lambda_rule, method.content_pairs
     # Independence starts when λ starts to grow, and reaches its full weight after as many steps again.
-    schedule = {"start": rule.warmup, "ramp": rule.warmup}
-    independence = Independence(weight=method.independence, **schedule)
+    independence = Independence(weight=method.independence, start=rule.warmup, ramp=rule.warmup)
     if ablation == "fixed weights":
         rule = FixedWeights()
     if ablation == "plain":
