@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import unweave as uw
 from unweave.errors import UnweaveError
 from unweave.objectives import BarlowTwins, DisentangledLoss, FixedWeights, SimCLR, VICReg
 
@@ -171,7 +172,7 @@ def test_the_distance_of_views_to_a_power_by_hand():
         mean = (0.3**power + 0.1**power + 0.2**power) / 4
         spread = (2 * terms.per_space["variance"].item()) ** 0.5
         torch.testing.assert_close(terms.per_space["invariance"][0].item(), spread ** (2 - power) * mean)
-        torch.testing.assert_close(terms.per_space["invariance_gap"][0].item(), mean ** (1 / power) / spread)
+        torch.testing.assert_close(terms.per_space["invariance_gap"][0].item(), (mean ** (1 / power) / spread) ** 2)
     squared, _ = distance_terms(None, [0.3, 0.0, 0.1, 0.2])
     torch.testing.assert_close(terms.per_space["invariance"], squared.per_space["invariance"])
 
@@ -206,8 +207,19 @@ def test_the_gap_of_distances_does_not_depend_on_power_or_length_where_all_views
         .per_space["invariance_gap"].item()
         for power in (1.0, 2.0) for s in (1.0, 50.0)
     ]  # fmt: skip
-    assert max(found) < 1.15 * min(found)
-    assert 0.015 < min(found) < 0.05  # 0.1 over √(2 · 8)
+    assert max(found) < 1.3 * min(found)
+    assert 0.015**2 < min(found) < 0.05**2  # 0.1 over √(2 · 8), squared
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_under_dual_ascent_the_gap_is_an_entry_of_the_sensitivity_matrix(base):
+    a = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
+    b = a + 0.5 * torch.randn(300, 8, generator=torch.Generator().manual_seed(1))
+    objective = DisentangledLoss(base, lambda_rule=uw.DualAscent())
+    found = objective({"content": a}, {"content": b}, torch.zeros(300).long()).per_space["invariance_gap"].item()
+    a, b = base.normalize(a), base.normalize(b)
+    different = torch.cdist(torch.cat([a, b]), torch.cat([a, b])).square().mean()
+    assert found == pytest.approx(((a - b).square().sum(1).mean() / different).item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -6,7 +6,7 @@ from unweave.objectives.config import ObjectiveConfig
 SPACES = ("content", "color", "spatial")
 
 
-@pytest.mark.parametrize("rule", ["fixed", "dual-ascent", "signed-dual-ascent", "geometric"])
+@pytest.mark.parametrize("rule", ["fixed", "dual-ascent", "additive", "signed-additive", "geometric"])
 def test_content_and_styles_have_the_first_weights_that_are_set_under_every_rule(rule):
     config = ObjectiveConfig(method="vicreg", lambda_rule=rule, style_lambda=3.0)
     assert config.build(SPACES, steps=100).lambdas.tolist() == [25.0, 3.0, 3.0]  # content: VICReg's standard weight

@@ -86,8 +86,12 @@ class BaseMethod(ABC):
         return self.distance_weight(z_a.shape[1]) * spread.square() * relative.pow(power).mean()
 
     def distance_gap(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
-        """The power mean of distance / spread: 0 is full invariance, about 1 none."""
-        return (self.distances(z_a, z_b) / self.spread(z_a, z_b)).pow(power).mean().pow(1 / power)
+        """The squared power mean of distance / spread: 0 is full invariance, about 1 none.
+
+        With a power of 2 it is an entry of the sensitivity matrix: the mean squared distance of two views over that of
+        different images.
+        """
+        return (self.distances(z_a, z_b) / self.spread(z_a, z_b)).pow(power).mean().pow(2 / power)
 
     def loss(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """The method as published."""

@@ -10,6 +10,9 @@ from unweave.settings import require, require_choice
 if TYPE_CHECKING:
     from unweave.objectives import BaseMethod, DisentangledLoss, LambdaRule
 
+LAST_CHANGE = 0.8
+"""The fraction of a run after which dual ascent leaves λ constant, so that the network converges under it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
@@ -35,18 +38,23 @@ class ObjectiveConfig:
     entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = "content+joint"
     """Entropies of the loss: of content and of all spaces together, the same without a gradient of the second for
     content, of content and of each style together with content, of all together alone, or of each space."""
-    lambda_rule: Literal["dual-ascent", "signed-dual-ascent", "geometric", "fixed"] = "dual-ascent"
-    """How the weight λ of each invariance term is adapted; without styles it is fixed."""
+    lambda_rule: Literal["dual-ascent", "additive", "signed-additive", "geometric", "fixed"] = "additive"
+    """How the weight λ of each invariance term is adapted: dual ascent on log λ, the paper's rule, the same with a λ
+    that may decrease, growth by a factor, or not at all. Without styles it is fixed."""
     content_lambda: float | None = None
     """First λ of content; by default the method's standard weight."""
     style_lambda: float | None = None
     """First λ of every style space; by default the method's standard weight."""
     lambda_lr: float = 1e-3
-    """Step size η of λ; with the geometric rule, its growth per step."""
+    """Step size η of λ in the additive rules; with the geometric rule, its growth per step."""
+    lambda_factor: float = 30.0
+    """The largest change of λ in all, as a factor, with dual ascent."""
     tolerance: float = 1e-3
-    """Invariance gap ε below which λ does not grow."""
+    """Invariance gap ε of every space below which λ does not grow; with dual ascent it is the accepted sensitivity."""
+    content_tolerance: float | None = None
+    """Tolerance of content; by default that of the styles."""
     lambda_warmup: float = 0.1
-    """Fraction of the run before λ begins to change."""
+    """Fraction of the run before λ begins to change; with dual ascent it is constant in the last fifth too."""
     independence: float = 0.0
     """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ."""
     independence_kernel: Literal["gaussian", "linear"] = "gaussian"
@@ -56,8 +64,10 @@ class ObjectiveConfig:
         require_choice(self, "method", "content_pairs", "entropy", "lambda_rule", "independence_kernel")
         require(self, "> 0", "temperature", "joint_temperature")
         require(
-            self, ">= 0", "joint_content", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence"
-        )
+            self, ">= 0", "joint_content", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence",
+            "content_tolerance",
+        )  # fmt: skip
+        require(self, ">= 1", "lambda_factor")
         require(self, "in [0, 1]", "lambda_warmup")
 
     def build(self, spaces: Sequence[str], steps: int) -> "DisentangledLoss":
@@ -68,7 +78,7 @@ class ObjectiveConfig:
         return DisentangledLoss(
             self._base(),
             spaces=spaces,
-            lambda_rule=self._lambda_rule(spaces, warmup),
+            lambda_rule=self._lambda_rule(spaces, steps),
             content_pairs=self.content_pairs,
             entropy=self.entropy,
             independence=Independence(
@@ -92,17 +102,21 @@ class ObjectiveConfig:
             return VICReg() if self.method == "vicreg" else BarlowTwins()
         raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
 
-    def _lambda_rule(self, spaces: Sequence[str], warmup: int) -> "LambdaRule":
-        from unweave.objectives import AdditiveAscent, FixedWeights, GeometricGrowth
+    def _lambda_rule(self, spaces: Sequence[str], steps: int) -> "LambdaRule":
+        from unweave.objectives import AdditiveAscent, DualAscent, FixedWeights, GeometricGrowth
 
         standard = self._base().invariance_weight
         content, style = (standard if x is None else x for x in (self.content_lambda, self.style_lambda))
         start = {space: style if number else content for number, space in enumerate(spaces)}
         if self.lambda_rule == "fixed" or len(spaces) == 1:
             return FixedWeights(start=start)
+        of_content = self.tolerance if self.content_tolerance is None else self.content_tolerance
+        tolerance = {space: self.tolerance if number else of_content for number, space in enumerate(spaces)}
+        if self.lambda_rule == "dual-ascent":
+            window = (min(self.lambda_warmup, LAST_CHANGE), LAST_CHANGE)
+            return DualAscent.over(steps, factor=self.lambda_factor, window=window, tolerance=tolerance, start=start)
+        warmup = round(self.lambda_warmup * steps)
         if self.lambda_rule == "geometric":
-            return GeometricGrowth(rate=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start)
-        signed = self.lambda_rule == "signed-dual-ascent"
-        return AdditiveAscent(
-            lr=self.lambda_lr, tolerance=self.tolerance, warmup=warmup, start=start, can_decrease=signed
-        )
+            return GeometricGrowth(rate=self.lambda_lr, tolerance=tolerance, warmup=warmup, start=start)
+        signed = self.lambda_rule == "signed-additive"
+        return AdditiveAscent(lr=self.lambda_lr, tolerance=tolerance, warmup=warmup, start=start, can_decrease=signed)

@@ -53,8 +53,8 @@ class DisentangledLoss(Described, Objective):
         independence: penalises the dependence of each style space on the content space, which receives no gradient from
             this term. Not in the paper.
         power: replaces the base method's invariance by the mean over pairs of r^power, where r is the distance of the
-            two views over that of different images, in the geometry of the loss, and the gap by the power mean of r.
-            Not in the paper.
+            two views over that of different images, in the geometry of the loss, and the gap by the squared power mean
+            of r. Not in the paper.
         noise: standard deviation of Gaussian noise that is added to both views before the loss, relative to the root
             mean square of the embedding in the geometry of the loss. What is encoded below this scale then has no
             value to the entropy. λ, variance and effective rank are measured without it. Not in the paper.
@@ -195,10 +195,10 @@ class DisentangledLoss(Described, Objective):
         return self.base.distance_invariance(z_a, z_b, self.power)
 
     def _gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
-        """The base method's, or that of distances to a power."""
-        if self.power is None:
+        """What the rule for λ compares with its tolerance."""
+        if self.power is None and not self.lambda_rule.relative_gap:
             return self.base.invariance_gap(z_a, z_b)
-        return self.base.distance_gap(z_a, z_b, self.power)
+        return self.base.distance_gap(z_a, z_b, self.power or 2.0)
 
     def _noisy(self, z: Tensor, stream: int) -> Tensor:
         """z in the geometry of the loss, with noise that depends on the number of updates."""

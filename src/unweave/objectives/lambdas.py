@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +36,8 @@ class LambdaRule(ABC):
         tensor([2., 3.])
     """
 
+    relative_gap: ClassVar[bool] = False
+    """Whether the gap is relative to the distance of different images, rather than the base method's own."""
     tolerance: PerSpace = 1e-3
     """ε: the invariance gap that is accepted."""
     start: PerSpace | None = None
@@ -79,7 +81,9 @@ class DualAscent(LambdaRule):
     """λ ← λ·exp(rate · clip(log(gap/ε), −1, 1)): dual ascent on log λ.
 
     λ grows while the gap exceeds the tolerance, decreases where it is below, and is constant where the two are equal.
-    Use ``DualAscent.over(steps)`` for a run of this many steps.
+    The gap is the mean squared distance of two views over that of different images, an entry of the sensitivity matrix,
+    so that a tolerance means the same for every base method. Use ``DualAscent.over(steps)`` for a run of this many
+    steps.
 
     Notes:
         A multiplier may have to change by orders of magnitude, and the gaps of methods and data differ by as much. On a
@@ -94,7 +98,8 @@ class DualAscent(LambdaRule):
         2000
     """
 
-    tolerance: PerSpace = 1e-2
+    relative_gap: ClassVar[bool] = True
+    tolerance: PerSpace = 1e-4
     rate: float = 1e-3
     """The largest change of log λ per update."""
 

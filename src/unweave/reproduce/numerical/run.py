@@ -50,8 +50,8 @@ class NumericalConfig:
     lr: float = 2e-3
     power: float = 2.0
     """Exponent of the distance of two views in the invariance of adapted runs."""
-    tolerance: float = 0.01
-    """The accepted distance of two views, relative to that of different samples."""
+    tolerance: float = 1e-4
+    """The accepted squared distance of two views, relative to that of different samples."""
     factor: float = 1000.0
     """The largest change of λ, as a factor."""
     window: tuple[float, float] = (0.2, 0.8)

@@ -125,7 +125,7 @@ def _paper(lr: float, unit: float) -> tuple[Setting, ...]:
 def _ours(sharp: dict[str, Any], soft: dict[str, Any], **common: Any) -> tuple[Setting, ...]:
     """Six trials of our rule: two powers of the distance, how far λ may grow, noise and precision."""
     return _trials(
-        {"tolerance": 0.01, **common},
+        {"tolerance": 1e-4, **common},
         {**sharp, "factor": 10.0},
         {**sharp, "factor": 100.0},
         {**soft, "factor": 100.0},
