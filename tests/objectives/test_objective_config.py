@@ -1,5 +1,6 @@
 import pytest
 
+from unweave.errors import UnweaveError
 from unweave.models.config import EncoderConfig
 from unweave.objectives.config import ObjectiveConfig
 
@@ -16,10 +17,17 @@ def test_content_and_styles_have_the_first_weights_that_are_set_under_every_rule
 def test_independence_starts_when_the_weights_begin_to_change_and_needs_styles():
     config = ObjectiveConfig(independence=5.0, lambda_warmup=0.2)
     objective = config.build(SPACES, steps=100)
-    assert objective.independence_weights.tolist() == [5.0, 5.0, 5.0]
+    assert objective.independence_weights.tolist() == [0.0, 5.0, 5.0]
     assert objective.independence.start == objective.lambda_rule.warmup == 20
     assert config.build(("content",), steps=100).independence is None
     assert ObjectiveConfig().build(SPACES, steps=100).independence is None
+
+
+def test_independence_may_apply_to_some_of_the_style_spaces():
+    config = ObjectiveConfig(independence=5.0, independence_spaces=("spatial",))
+    assert config.build(SPACES, steps=100).independence_weights.tolist() == [0.0, 0.0, 5.0]
+    with pytest.raises(UnweaveError, match=r"independence_spaces.*content.*color, spatial"):
+        ObjectiveConfig(independence=5.0, independence_spaces=("content",)).build(SPACES, steps=100)
 
 
 def test_simclrs_options_reach_it():

@@ -8,7 +8,7 @@ from unweave.errors import UnweaveError
 from unweave.settings import require, require_choice
 
 if TYPE_CHECKING:
-    from unweave.objectives import BaseMethod, DisentangledLoss, LambdaRule
+    from unweave.objectives import BaseMethod, DisentangledLoss, Independence, LambdaRule
 
 LAST_CHANGE = 0.8
 """The fraction of a run after which dual ascent leaves λ constant, so that the network converges under it."""
@@ -56,7 +56,10 @@ class ObjectiveConfig:
     lambda_warmup: float = 0.1
     """Fraction of the run before λ begins to change; with dual ascent it is constant in the last fifth too."""
     independence: float = 0.0
-    """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ."""
+    """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ and grows to
+    its full weight over a tenth of the run."""
+    independence_spaces: tuple[str, ...] = ()
+    """Style spaces to which that penalty applies; by default all."""
     independence_kernel: Literal["gaussian", "linear"] = "gaussian"
     """Whether that penalty is on every dependence (HSIC) or on correlation alone."""
 
@@ -72,20 +75,29 @@ class ObjectiveConfig:
 
     def build(self, spaces: Sequence[str], steps: int) -> "DisentangledLoss":
         """The objective for a run of this many steps."""
-        from unweave.objectives import DisentangledLoss, Independence
+        from unweave.objectives import DisentangledLoss
 
-        warmup, several = round(self.lambda_warmup * steps), len(spaces) > 1
         return DisentangledLoss(
             self._base(),
             spaces=spaces,
             lambda_rule=self._lambda_rule(spaces, steps),
             content_pairs=self.content_pairs,
             entropy=self.entropy,
-            independence=Independence(
-                weight=self.independence, start=warmup, ramp=warmup, kernel=self.independence_kernel
-            )
-            if several and self.independence
-            else None,
+            independence=self._independence(spaces, steps) if self.independence and len(spaces) > 1 else None,
+        )
+
+    def _independence(self, spaces: Sequence[str], steps: int) -> "Independence":
+        from unweave.objectives import Independence
+
+        chosen = self.independence_spaces or spaces[1:]
+        if unknown := set(chosen) - set(spaces[1:]):
+            names, styles = ", ".join(sorted(unknown)), ", ".join(spaces[1:])
+            raise UnweaveError(f"`independence_spaces` names {names}; the style spaces are {styles}")
+        return Independence(
+            weight={space: self.independence if space in chosen else 0.0 for space in spaces[1:]},
+            start=round(self.lambda_warmup * steps),
+            ramp=round(0.1 * steps),
+            kernel=self.independence_kernel,
         )
 
     def _base(self) -> "BaseMethod":
