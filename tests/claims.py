@@ -264,6 +264,28 @@ def step(size, key):
     return STEP, f"mean(r['{key}'] for r in rows if r['size'] == {size})"
 
 
+TRANSFER = "results/transfer/table.json"
+OURS_ON_PHOTOGRAPHS = "r['model'] == 'SimCLR + Ours-Scratch'"
+
+
+def transfer(column, features="z", model="SimCLR + Ours-Scratch"):
+    """A mean over seeds, in points."""
+    chosen = f"r['model'] == '{model}' and r['features'] == '{features}'"
+    return f"100 * mean(r['{column}'] for r in rows if {chosen})"
+
+
+def gain(column, features="z"):
+    """Ours minus SimCLR, in points."""
+    return TRANSFER, f"{transfer(column, features)} - {transfer(column, features, 'SimCLR')}"
+
+
+def photograph_sensitivity(function, wanted):
+    """The smallest or largest entry of the sensitivity matrix, a mean over seeds, of these spaces s and groups g."""
+    entry = f"mean(r['sensitivity'][s][g] for r in rows if {OURS_ON_PHOTOGRAPHS} and r['features'] == 'z')"
+    spaces, groups = "('content', 'spatial', 'appearance')", "('spatial', 'appearance')"
+    return TRANSFER, f"{function}({entry} for s in {spaces} for g in {groups} if {wanted})"
+
+
 BENCHMARKS = [
     probes_row("pets", "3,680", 0),
     probes_row("flowers", "2,040", 0),
@@ -309,6 +331,22 @@ BENCHMARKS = [
 ]
 RESULTS = [
     (
+        "{:.1f} against {:.1f} points on average, most of all on boxes\nand key points ({:.1f} against {:.1f})",
+        [
+            (TRANSFER, transfer(column, model=model))
+            for column in ("average", "spatial")
+            for model in ("SimCLR + Ours-Scratch", "SimCLR")
+        ],
+    ),
+    (
+        "here it is {:.1f}, within",
+        [(TRANSFER, f"-({gain('average', 'h')[1]})")],
+    ),
+    (
+        "with {:.2f} of content's accuracy. Three",
+        [(TRANSFER, f"({transfer('pretraining_top1', 'appearance')}) / ({transfer('pretraining_top1', 'content')})")],
+    ),
+    (
         "style r² {:.2f} at 50 dimensions, {:.2f} with fixed λ",
         [at_50("adapted", "style_r2"), at_50("fixed", "style_r2")],
     ),
@@ -328,6 +366,36 @@ RESULTS = [
     (
         "scale fails (accuracy {:.2f})",
         [(SPACES, "mean(r['scores']['scale']['scale'] for r in rows if r['mode'] == 'pixels')")],
+    ),
+]
+README += [
+    (
+        "z {:.1f}, SimCLR {:.1f} (+{:.1f} ± 0.1 points), tasks of position +{:.1f}, of appearance +{:.1f};",
+        [
+            (TRANSFER, transfer("average")),
+            (TRANSFER, transfer("average", model="SimCLR")),
+            *(gain(column) for column in ("average", "spatial", "appearance")),
+        ],
+    ),
+    (
+        "content at most {:.2f}, of styles to the other group at most {:.2f}, to their own at least {:.2f}",
+        [
+            photograph_sensitivity("max", "s == 'content'"),
+            photograph_sensitivity("max", "s not in ('content', g)"),
+            photograph_sensitivity("min", "s == g"),
+        ],
+    ),
+    ("h is not ahead (−{:.1f} ± 0.9)", [(TRANSFER, f"-({gain('average', 'h')[1]})")]),
+    (
+        "with {:.2f} of content's accuracy. SimCLR",
+        [(TRANSFER, f"({transfer('pretraining_top1', 'appearance')}) / ({transfer('pretraining_top1', 'content')})")],
+    ),
+    (
+        "SimCLR had {:d} tuning trials, ours {:d}",
+        [
+            ("results/transfer/tuning.json", f"len([r for r in rows if r['model'] == '{name}'])")
+            for name in ("SimCLR", "SimCLR + Ours-Scratch")
+        ],
     ),
 ]
 CLAIMS = [

@@ -83,7 +83,7 @@ def test_mistakes_are_one_line_that_names_the_flag(tmp_path, monkeypatch, capsys
 
 def test_a_refused_run_names_the_flags_that_differ(trained, photo_folder, capsys):
     assert main(["train", str(photo_folder), "--out", str(trained), *flags(epochs=4, probe="none", lr=0.5)]) == 2
-    assert "--lr was 0.001, now 0.5" in capsys.readouterr().err
+    assert "--lr was 0.002, now 0.5" in capsys.readouterr().err
 
 
 def wait_for(path, child, seconds=60):

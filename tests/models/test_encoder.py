@@ -243,6 +243,14 @@ def test_without_a_gradient_from_styles_the_layers_are_trained_by_content_alone(
     assert all(p.grad is not None for p in encoder.projectors[SPACES[1]].parameters())
 
 
+def test_automatic_style_layers_are_a_resnets_stages_and_h_of_other_networks():
+    resnet = Encoder("resnet18", SPACES, dim=4, hidden=8, style_layers="auto")
+    assert resnet.projectors["content"][0].in_features == 512
+    assert resnet.projectors[SPACES[1]][0].in_features == 64 + 128 + 256
+    other = Encoder(nn.Flatten(), SPACES, dim=4, hidden=8, style_layers="auto", feature_dim=12)
+    assert other.projectors[SPACES[1]][0].in_features == 12
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -1,7 +1,9 @@
 import pytest
+import torch
 
 from unweave.errors import UnweaveError
 from unweave.models.config import EncoderConfig
+from unweave.objectives import SimCLR
 from unweave.objectives.config import ObjectiveConfig
 
 SPACES = ("content", "color", "spatial")
@@ -20,7 +22,15 @@ def test_independence_starts_when_the_weights_begin_to_change_and_needs_styles()
     assert objective.independence_weights.tolist() == [0.0, 5.0, 5.0]
     assert objective.independence.start == objective.lambda_rule.warmup == 20
     assert config.build(("content",), steps=100).independence is None
-    assert ObjectiveConfig().build(SPACES, steps=100).independence is None
+    assert ObjectiveConfig(independence=0.0).build(SPACES, steps=100).independence is None
+
+
+def test_by_default_independence_applies_to_the_spaces_whose_transforms_do_not_move_pixels():
+    config = ObjectiveConfig(independence=5.0)
+    assert config.build(SPACES, steps=100, geometric=["spatial"]).independence_weights.tolist() == [0.0, 5.0, 0.0]
+    assert config.build(SPACES, steps=100, geometric=SPACES[1:]).independence is None
+    everywhere = ObjectiveConfig(independence=5.0, independence_spaces=("all",))
+    assert everywhere.build(SPACES, steps=100, geometric=["spatial"]).independence_weights.tolist() == [0.0, 5.0, 5.0]
 
 
 def test_independence_may_apply_to_some_of_the_style_spaces():
@@ -34,6 +44,19 @@ def test_simclrs_options_reach_it():
     base = ObjectiveConfig(temperature=0.3, joint_temperature=0.1, joint_own_view=True, joint_content=2.0)._base()
     assert (base.temperature, base.joint_temperature, base.joint_own_view) == (0.3, 0.1, True)
     assert base.joint_content == 2.0
+
+
+def test_by_default_each_space_counts_in_the_joint_entropy_as_much_as_in_one_of_its_own():
+    def joint_temperature(entropy):
+        return ObjectiveConfig(temperature=0.3, entropy=entropy).build(SPACES, steps=9).base.joint_temperature
+
+    assert joint_temperature("content+pairwise") == pytest.approx(0.15)
+    assert joint_temperature("content+joint") == pytest.approx(0.1)
+    z = torch.nn.functional.normalize(torch.randn(20, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+    alone = SimCLR(0.3).entropy(z, z)
+    constant = torch.ones(20, 4)  # a space that separates nothing
+    joint = SimCLR(0.3, joint_temperature=0.15).joint_entropy([z, constant], [z, constant])
+    torch.testing.assert_close(joint - 0.5 / 0.15, alone)
 
 
 def test_style_spaces_may_have_another_size():

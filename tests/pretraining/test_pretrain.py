@@ -16,7 +16,7 @@ from small_runs import photo_config, pretrain, weights
 from unweave.errors import UnweaveError
 from unweave.inference import export_model
 from unweave.pretraining.config import from_yaml
-from unweave.settings import read_yaml
+from unweave.settings import read_yaml, with_settings
 from unweave.training.state import TrainingState
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -312,3 +312,24 @@ def test_given_statistics_are_used_and_must_fit():
         config.views.build(3)
     with pytest.raises(UnweaveError, match="as many numbers"):
         photo_config(mean=(0.5,))
+
+
+def test_the_batch_follows_the_number_of_images_and_a_stopped_run_resumes_with_it(photo_folder, tmp_path):
+    settings = {"batch_size": 0, "steps": 2, "report": False, "probe": "none", "held_out": 0.0}
+    pretrain(photo_folder, tmp_path / "run", **settings)
+    images = len(list(photo_folder.rglob("*.*")))
+    assert read_yaml(tmp_path / "run" / "config.yaml")["training"]["batch_size"] == min(images, 64)
+    assert pretrain(photo_folder, tmp_path / "run", **settings).resumed_from == 2
+
+
+def test_the_stock_settings_apply_independence_to_appearance_and_not_to_position():
+    def weights_of(**views):
+        config = with_settings(uw.PretrainConfig(), views)
+        objective = config.build_objective(steps=100)
+        return dict(zip(objective.spaces, objective.independence_weights.tolist(), strict=True))
+
+    assert weights_of() == {"content": 0.0, "spatial": 0.0, "appearance": 100.0}
+    assert weights_of(styles=("crop", "color", "blur")) == {"content": 0.0, "crop": 0.0, "color": 100.0, "blur": 100.0}
+    groups = {"hue": [{"ColorJitter": {"hue": 0.5}}], "place": ["RandomHorizontalFlip"]}
+    assert weights_of(groups=groups) == {"content": 0.0, "hue": 100.0, "place": 0.0}
+    assert weights_of(styles=("none",)) == {"content": 0.0}

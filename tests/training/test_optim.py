@@ -65,7 +65,7 @@ def test_the_learning_rate_is_scaled_in_proportion_to_the_batch_where_asked():
     ("build", "argument"),
     [
         (lambda: TrainConfig(steps=0), "steps"),
-        (lambda: TrainConfig(batch_size=0), "batch_size"),
+        (lambda: TrainConfig(batch_size=-1), "batch_size"),
         (lambda: TrainConfig(seed=2**70), "seed"),
         (lambda: OptimConfig(lr=0.0), "lr"),
         (lambda: OptimConfig(lr=float("nan")), "lr"),

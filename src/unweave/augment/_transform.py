@@ -37,6 +37,8 @@ class Transform(Described):
         tensor([1.])
     """
 
+    geometric: bool = False
+    """Whether it moves pixels, rather than changing their values."""
     draws: int = 0
 
     def __init__(self, *, p: float = 1.0) -> None:

@@ -45,13 +45,13 @@ class ViewsConfig:
     The transforms of the others are applied to every view and never shared. "none" trains the base method alone."""
     size: int = 64
     """Side of the network's input in pixels."""
-    crop_scale: float = 0.08
+    crop_scale: float = 0.2
     """Smallest area of a crop, as a fraction of the image."""
-    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.2, 0.1)
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
     """Strength of brightness, contrast, saturation and hue jitter."""
     blur: tuple[float, float] = (0.5, 0.5)
     """Probability of blurring the first and the second view."""
-    solarize: tuple[float, float] = (0.0, 0.2)
+    solarize: tuple[float, float] = (0.1, 0.1)
     """Probability of solarizing the first and the second view."""
     rotation: float = 30.0
     """Largest angle of the style rotation, in degrees."""
@@ -91,6 +91,14 @@ class ViewsConfig:
     def spaces(self) -> tuple[str, ...]:
         """The spaces of these views."""
         return ("content", *(self.chosen if self.groups is None else self.groups))
+
+    @property
+    def geometric(self) -> tuple[str, ...]:
+        """The style spaces whose transforms move pixels."""
+        if self.groups is None:
+            return tuple(name for name in self.chosen if set(STYLES[name]) & set(SPATIAL))
+        made = {name: _described_group(f"groups.{name}", value, self.size) for name, value in self.groups.items()}
+        return tuple(name for name, group in made.items() if any(transform.geometric for transform in _first(group)))
 
     def build(self, channels: int = 3) -> "Views":
         """The views, for images with this many channels (paper, appendix B.3)."""
@@ -149,6 +157,13 @@ class ViewsConfig:
         if channels != 3:
             raise UnweaveError(f"`mean` and `std` are needed for images with {channels} channels")
         return MEAN, STD
+
+
+def _first(group: "Group") -> "Sequence[Transform]":
+    """The transforms of the first view."""
+    from unweave.augment import Asymmetric, Transform
+
+    return group.first if isinstance(group, Asymmetric) else [group] if isinstance(group, Transform) else group
 
 
 def _group(transforms: "Sequence[tuple[Transform, Transform]]") -> "Group":

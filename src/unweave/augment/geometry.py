@@ -35,6 +35,7 @@ class RandomResizedCrop(Transform):
     """
 
     tries = 10
+    geometric = True
     draws = 2 * tries + 2
 
     def __init__(
@@ -128,6 +129,8 @@ class RandomHorizontalFlip(RowTransform):
         tensor([1., 0.])
     """
 
+    geometric = True
+
     def __init__(self, *, p: float = 0.5) -> None:
         super().__init__(p=p)
 
@@ -146,6 +149,8 @@ class AffineTransform(Transform):
         >>> Mirror()(torch.tensor([0.0, 1.0]).view(1, 1, 1, 2)).flatten()
         tensor([1., 0.])
     """
+
+    geometric = True
 
     def __init__(self, interpolation: Literal["bilinear", "nearest"] = "bilinear", *, p: float = 1.0) -> None:
         super().__init__(p=p)

@@ -23,19 +23,20 @@ class EncoderConfig:
     """A network of torchvision or timm, by name."""
     small_images: bool = False
     """Give a ResNet the stem for 32-pixel images: a 3×3 convolution without stride, no pooling."""
-    dim: int = 128
+    dim: int = 512
     """Dimensions of each space."""
     style_dim: int | None = None
     """Dimensions of each style space; by default as many as content's."""
     hidden: int = 2048
     """Width of each projector."""
-    depth: int = 2
+    depth: int = 3
     """Linear layers of each projector."""
-    style_gradient: float = 1.0
+    style_gradient: float = 0.1
     """Fraction of the style spaces' gradient that reaches the backbone."""
-    style_layers: tuple[str, ...] = ()
-    """Modules of the backbone whose feature maps the style projectors read instead of h, such as layer2 of a ResNet."""
-    style_grid: int = 1
+    style_layers: tuple[str, ...] = ("auto",)
+    """Modules of the backbone whose feature maps the style projectors read instead of h, such as layer2 of a ResNet;
+    auto: the first three stages of a ResNet, and h of other networks."""
+    style_grid: int = 2
     """Side of the grid to which these feature maps are averaged."""
 
     def __post_init__(self) -> None:
@@ -67,6 +68,6 @@ class EncoderConfig:
             pretrained=pretrained,
             branches=branches,
             style_gradient=self.style_gradient,
-            style_layers=self.style_layers,
+            style_layers=() if branches else "auto" if self.style_layers == ("auto",) else self.style_layers,
             style_grid=self.style_grid,
         )

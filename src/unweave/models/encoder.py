@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 
 Output = Literal["linear", "unit", "standardised"]
+STAGES = ("layer1", "layer2", "layer3")
+"""The first three stages of a ResNet."""
 
 
 def projector(dim_in: int, hidden: int, depth: int, dim_out: int, output: Output = "linear") -> nn.Sequential:
@@ -89,7 +91,8 @@ class Encoder(Described, nn.Module):
         style_gradient: the fraction of the style spaces' gradient that reaches the backbone; h then depends less on
             style, and the projectors are trained as before.
         style_layers: modules of the backbone, such as ``("layer2", "layer3")`` of a ResNet, whose maps the style
-            projectors read instead of h: they hold what h discards, such as position and color.
+            projectors read instead of h: they hold what h discards, such as position and color. "auto" is the first
+            three stages of a ResNet, and h of other networks.
         style_grid: side of the grid to which these feature maps are averaged; 1 for one mean per channel.
         nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
             with two ends, such as size, under a method that compares directions (SimCLR).
@@ -125,7 +128,7 @@ class Encoder(Described, nn.Module):
         split: Mapping[str, float] | None = None,
         branches: bool = False,
         style_gradient: float = 1.0,
-        style_layers: Sequence[str] = (),
+        style_layers: Sequence[str] | Literal["auto"] = (),
         style_grid: int = 1,
         nonnegative: Collection[str] = (),
         output: Output = "linear",
@@ -155,6 +158,8 @@ class Encoder(Described, nn.Module):
             known = feature_dim or getattr(backbone, "num_features", 0)  # type: ignore[assignment]
             if not known:
                 raise UnweaveError("the size of the backbone's output is not known: set `feature_dim`")
+        if style_layers == "auto":
+            style_layers = STAGES if all(hasattr(self.backbone, stage) for stage in STAGES) else ()
         require_number("style_gradient", style_gradient, "in [0, 1]")
         if split is not None:
             given = {"style_gradient": style_gradient != 1, "style_layers": bool(style_layers), "branches": branches}

@@ -1,6 +1,6 @@
 """Settings of the objective."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +16,10 @@ LAST_CHANGE = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
-    """The base method, and how λ is adapted.
+    """The base method, its terms and how λ is adapted.
+
+    The defaults are those of the preset small, which separate the spaces of photographs without tuning; ``PAPER`` are
+    the paper's.
 
     Examples:
         >>> ObjectiveConfig(method="vicreg").build(("content", "color"), steps=1000).base.invariance_weight
@@ -25,20 +28,23 @@ class ObjectiveConfig:
 
     method: Literal["simclr", "vicreg", "barlow-twins", "looc", "looc++", "augself"] = "simclr"
     """Base method; or one of the baselines LooC, LooC++ and AugSelf in place of the objective."""
-    temperature: float = 0.15
+    temperature: float = 0.07
     """Temperature τ of SimCLR and of the baselines."""
     joint_temperature: float | None = None
-    """SimCLR's temperature in the joint entropy; by default the same."""
+    """SimCLR's temperature in the joint entropy, which compares the mean of the similarities of several spaces; by
+    default the temperature divided by their number, so that each counts as much as in an entropy of its own."""
     joint_own_view: bool = False
     """In SimCLR's joint entropy, count the other view of the same image as a negative: only style separates the two."""
-    content_pairs: Literal["own", "all"] = "own"
+    content_pairs: Literal["own", "all"] = "all"
     """Pairs on which content's invariance is computed: those that share no group, or all."""
     joint_content: float = 1.0
     """Weight of content's similarity in SimCLR's joint entropy, relative to a style's."""
-    entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = "content+joint"
+    entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = (
+        "content+pairwise"
+    )
     """Entropies of the loss: of content and of all spaces together, the same without a gradient of the second for
     content, of content and of each style together with content, of all together alone, or of each space."""
-    lambda_rule: Literal["dual-ascent", "additive", "signed-additive", "geometric", "fixed"] = "additive"
+    lambda_rule: Literal["dual-ascent", "additive", "signed-additive", "geometric", "fixed"] = "dual-ascent"
     """How the weight λ of each invariance term is adapted: dual ascent on log λ, the paper's rule, the same with a λ
     that may decrease, growth by a factor, or not at all. Without styles it is fixed."""
     content_lambda: float | None = None
@@ -49,18 +55,19 @@ class ObjectiveConfig:
     """Step size η of λ in the additive rules; with the geometric rule, its growth per step."""
     lambda_factor: float = 30.0
     """The largest change of λ in all, as a factor, with dual ascent."""
-    tolerance: float = 1e-3
+    tolerance: float = 0.05
     """Invariance gap ε of every space below which λ does not grow; with dual ascent it is the accepted sensitivity."""
-    content_tolerance: float | None = None
-    """Tolerance of content; by default that of the styles."""
-    lambda_warmup: float = 0.1
+    content_tolerance: float | None = 0.12
+    """Tolerance of content; none for that of the styles."""
+    lambda_warmup: float = 0.5
     """Fraction of the run before λ begins to change; with dual ascent it is constant in the last fifth too."""
-    independence: float = 0.0
+    independence: float = 100.0
     """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ and grows to
     its full weight over a tenth of the run."""
-    independence_spaces: tuple[str, ...] = ()
-    """Style spaces to which that penalty applies; by default all."""
-    independence_kernel: Literal["gaussian", "linear"] = "gaussian"
+    independence_spaces: tuple[str, ...] = ("auto",)
+    """Style spaces to which that penalty applies: names, all, or auto for those whose transforms do not move pixels.
+    Position and size of an object are part of content too, and a spatial space should not lose them."""
+    independence_kernel: Literal["gaussian", "linear"] = "linear"
     """Whether that penalty is on every dependence (HSIC) or on correlation alone."""
 
     def __post_init__(self) -> None:
@@ -73,23 +80,27 @@ class ObjectiveConfig:
         require(self, ">= 1", "lambda_factor")
         require(self, "in [0, 1]", "lambda_warmup")
 
-    def build(self, spaces: Sequence[str], steps: int) -> "DisentangledLoss":
-        """The objective for a run of this many steps."""
+    def build(self, spaces: Sequence[str], steps: int, geometric: Collection[str] = ()) -> "DisentangledLoss":
+        """The objective for a run of this many steps; ``geometric`` are the spaces whose transforms move pixels."""
         from unweave.objectives import DisentangledLoss
 
         return DisentangledLoss(
-            self._base(),
+            self._base(len(spaces)),
             spaces=spaces,
             lambda_rule=self._lambda_rule(spaces, steps),
             content_pairs=self.content_pairs,
             entropy=self.entropy,
-            independence=self._independence(spaces, steps) if self.independence and len(spaces) > 1 else None,
+            independence=self._independence(spaces, steps, geometric),
         )
 
-    def _independence(self, spaces: Sequence[str], steps: int) -> "Independence":
+    def _independence(self, spaces: Sequence[str], steps: int, geometric: Collection[str]) -> "Independence | None":
         from unweave.objectives import Independence
 
-        chosen = self.independence_spaces or spaces[1:]
+        chosen = self.independence_spaces
+        if chosen in (("auto",), ("all",)):
+            chosen = tuple(space for space in spaces[1:] if chosen == ("all",) or space not in geometric)
+        if not self.independence or not chosen or len(spaces) == 1:
+            return None
         if unknown := set(chosen) - set(spaces[1:]):
             names, styles = ", ".join(sorted(unknown)), ", ".join(spaces[1:])
             raise UnweaveError(f"`independence_spaces` names {names}; the style spaces are {styles}")
@@ -100,13 +111,15 @@ class ObjectiveConfig:
             kernel=self.independence_kernel,
         )
 
-    def _base(self) -> "BaseMethod":
+    def _base(self, spaces: int = 1) -> "BaseMethod":
+        """The base method, for this number of spaces."""
         from unweave.objectives import BarlowTwins, SimCLR, VICReg
 
         if self.method == "simclr":
+            compared = 2 if self.entropy == "content+pairwise" else spaces
             return SimCLR(
                 self.temperature,
-                joint_temperature=self.joint_temperature,
+                joint_temperature=self.joint_temperature or self.temperature / compared,
                 joint_own_view=self.joint_own_view,
                 joint_content=self.joint_content,
             )
@@ -132,3 +145,17 @@ class ObjectiveConfig:
             return GeometricGrowth(rate=self.lambda_lr, tolerance=tolerance, warmup=warmup, start=start)
         signed = self.lambda_rule == "signed-additive"
         return AdditiveAscent(lr=self.lambda_lr, tolerance=tolerance, warmup=warmup, start=start, can_decrease=signed)
+
+
+PAPER = ObjectiveConfig(
+    temperature=0.15,
+    joint_temperature=0.15,
+    content_pairs="own",
+    entropy="content+joint",
+    lambda_rule="additive",
+    tolerance=1e-3,
+    content_tolerance=None,
+    lambda_warmup=0.1,
+    independence=0.0,
+)
+"""The paper's objective and rule for λ, with the temperature of the authors' release."""

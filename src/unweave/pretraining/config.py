@@ -100,7 +100,7 @@ class PretrainConfig:
         method, spaces = self.objective.method, self.views.spaces
         if method in BASELINES:
             return self.baseline.build(method, spaces, temperature=self.objective.temperature)
-        return self.objective.build(spaces, steps)
+        return self.objective.build(spaces, steps, self.views.geometric)
 
     def build_encoder(self, spaces: Sequence[str]) -> "Encoder":
         """The network for an objective with these spaces; its weights are drawn from torch's global generator."""

@@ -3,12 +3,13 @@
 Scores are published ones with their source, unless they are marked as measured.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from unweave.augment.config import ViewsConfig
 from unweave.data.config import DataConfig
 from unweave.errors import UnweaveError
 from unweave.models.config import EncoderConfig
+from unweave.objectives.config import PAPER
 from unweave.pretraining.config import PretrainConfig
 from unweave.training.config import OptimConfig, TrainConfig
 
@@ -35,26 +36,35 @@ class Preset:
         return "\n  ".join(lines)
 
 
-VICREG_BLUR, VICREG_SOLARIZE = (1.0, 0.1), (0.0, 0.2)
+PAPER_VIEWS = ViewsConfig(size=224, crop_scale=0.08, jitter=(0.4, 0.4, 0.2, 0.1), blur=(1.0, 0.1), solarize=(0.0, 0.2))
+"""VICReg's asymmetric views, which the paper uses."""
+PAPER_SPACES = EncoderConfig(dim=2048, style_gradient=1.0, style_layers=(), style_grid=1)
+"""Every projector reads h."""
+SMALL_OPTIM = OptimConfig(lr=2e-3, lr_batch=1024, weight_decay=0.1)
 
 PRESETS = {
     "small": Preset(
-        PretrainConfig(data=DataConfig(decode_size=96), training=TrainConfig(graph=True)),
+        PretrainConfig(
+            data=DataConfig(decode_size=96),
+            training=TrainConfig(batch_size=0, graph=True, optim=SMALL_OPTIM),
+        ),
         about="64px, ResNet-18: a few hundred to a hundred thousand photographs, or a first try.",
         command="unweave train photos --preset small --epochs 1 --batch-size 64 --out run",
         hardware="any; one GPU for more than a few epochs",
         time="about 48 photographs a second on one core of a server; about 61,000 on one H200 in batches of 1024, "
         "decoded to 64 pixels: 100 epochs of 100,000 photographs in three minutes",
-        score="not measured yet, and none is published for this setting",
+        score="measured with 60,000 photographs of Tiny-ImageNet at 64 pixels, 50 epochs, means of 3 seeds "
+        "(results/transfer): CIFAR-10 70.3 % and Caltech-101 53.7 % by linear probes of z; sensitivity to spatial and "
+        "appearance: content 0.15 and 0.05, spatial 0.90 and 0.05, appearance 0.05 and 0.90",
     ),
     "cifar": Preset(
         PretrainConfig(
             data=DataConfig(decode_size=32),
-            views=ViewsConfig(
-                size=32, crop_scale=0.2, jitter=(0.4, 0.4, 0.4, 0.1), blur=(0.0, 0.0), solarize=(0.0, 0.0)
-            ),
+            views=ViewsConfig(size=32, blur=(0.0, 0.0), solarize=(0.0, 0.0)),
             encoder=EncoderConfig(small_images=True),
-            training=TrainConfig(epochs=200, batch_size=512, graph=True, optim=OptimConfig(lr=2e-3, warmup=0.05)),
+            training=TrainConfig(
+                epochs=200, batch_size=512, graph=True, optim=OptimConfig(lr=2e-3, warmup=0.05, weight_decay=0.1)
+            ),
         ),
         about="CIFAR-10 or CIFAR-100 at 32px, ResNet-18 with the stem for small images.",
         command="unweave train CIFAR10 --root data --preset cifar --out run",
@@ -67,8 +77,9 @@ PRESETS = {
     "imagenet-100": Preset(
         PretrainConfig(
             data=DataConfig(decode_size=256),
-            views=ViewsConfig(size=224, blur=VICREG_BLUR, solarize=VICREG_SOLARIZE),
-            encoder=EncoderConfig(dim=2048, hidden=2048, depth=3),
+            views=PAPER_VIEWS,
+            encoder=PAPER_SPACES,
+            objective=PAPER,
             training=TrainConfig(
                 epochs=200,
                 batch_size=512,
@@ -84,8 +95,9 @@ PRESETS = {
     "imagenet": Preset(
         PretrainConfig(
             data=DataConfig(decode_size=256),
-            views=ViewsConfig(size=224, blur=VICREG_BLUR, solarize=VICREG_SOLARIZE),
-            encoder=EncoderConfig(backbone="resnet50", dim=8192, hidden=8192, depth=3),
+            views=PAPER_VIEWS,
+            encoder=replace(PAPER_SPACES, backbone="resnet50", dim=8192, hidden=8192),
+            objective=PAPER,
             training=TrainConfig(
                 epochs=100,
                 batch_size=2048,

@@ -72,6 +72,7 @@ def pretrain(
     name, folder = _name(data), RunFolder(out)
     whole = config.data.open(data)
     source, held_out = hold_out(whole, config.report.held_out)
+    config = replace(config, training=config.training.for_images(len(source)))
     phases = _phases(config, folder)
     objective = config.build_objective(phases[-1].config.total_steps(len(source)))
     config.training.require_batch(len(source), objective.least_batch)

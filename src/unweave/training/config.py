@@ -1,6 +1,7 @@
 """Settings of a training run."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from unweave.errors import UnweaveError
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 LARGEST_LR = 1e6
+SMALLEST_BATCH, LARGEST_BATCH, LEAST_STEPS = 64, 1024, 30
+"""Of a batch size that is chosen by the number of images: its range, and the steps of an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +118,8 @@ class TrainConfig:
     steps: int | None = None
     """Optimiser steps, instead of epochs."""
     batch_size: int = 256
-    """Images per step, over all processes."""
+    """Images per step, over all processes. 0: as many as the number of images allows, a power of two from 64 to 1024
+    with at least 30 steps per epoch where there are enough."""
     micro_batch: int | None = adjustable(None)
     """Images that pass through the network at a time, in each process, where a batch does not fit into memory. The
     gradient is that of the whole batch; batch norm normalises each part."""
@@ -141,10 +145,22 @@ class TrainConfig:
     launch: LaunchConfig = field(default_factory=LaunchConfig)
 
     def __post_init__(self) -> None:
-        require(self, ">= 1", "steps", "batch_size", "micro_batch", "log_every")
-        require(self, ">= 0", "epochs", "checkpoint_every", "checkpoint_minutes")
+        require(self, ">= 1", "steps", "micro_batch", "log_every")
+        require(self, ">= 0", "batch_size", "epochs", "checkpoint_every", "checkpoint_minutes")
         if abs(self.seed) >= 2**63:
             raise UnweaveError(f"`seed` must fit into 64 bits, not {self.seed}")
+
+    def for_images(self, images: int) -> "TrainConfig":
+        """The same with a definite batch size.
+
+        Examples:
+            >>> [TrainConfig(batch_size=0).for_images(n).batch_size for n in (50, 300, 6000, 60_000)]
+            [50, 64, 128, 1024]
+        """
+        if self.batch_size:
+            return self
+        fitting = 2 ** int(math.log2(max(1, images // LEAST_STEPS)))
+        return replace(self, batch_size=min(images, max(SMALLEST_BATCH, min(LARGEST_BATCH, fitting))))
 
     def require_batch(self, images: int | None, least: int, processes: int = 1) -> None:
         """Raises unless this many images and processes give batches, of at least ``least`` images."""

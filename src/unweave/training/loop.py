@@ -126,6 +126,8 @@ def train(
     """
     folder, sampler = RunFolder(out), objective.sampler(views)
     source = _as_source(images, views, folder, progress=progress)
+    if (length := _length(source)) is not None:
+        config = config.for_images(length)
     fabric = fabric or config.launch.start()
     folder.create()
     with folder.locked(fabric.device), noticing_lost_processes():
