@@ -1,6 +1,8 @@
 """The transfer study, end to end on small data sets in the official layouts."""
 
 import json
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -314,6 +316,26 @@ def test_the_command_scores_random_weights(tmp_path, few_tasks):
     assert done.returncode == 0, done.stderr
     assert names(tmp_path / "a") == [("random weights", "h")]
     assert "random weights" in done.stdout
+
+
+def test_only_some_calls_train_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("unweave.reproduce.transfer.processes.TRAINING_AT_ONCE", 2)
+    processes, inside, most = Processes(uw.LaunchConfig(accelerator="cpu")), [], []
+
+    def train(number):
+        with processes.training(tmp_path):
+            inside.append(number)
+            most.append(len(inside))
+            time.sleep(0.2)
+            inside.remove(number)
+
+    threads = [threading.Thread(target=train, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 5
+    assert max(most) == 2
 
 
 @pytest.mark.parametrize("wrong", ["no folder", "no task", "no photographs", "half a task"])

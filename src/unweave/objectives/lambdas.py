@@ -18,6 +18,8 @@ from torch import Tensor
 from unweave.errors import UnweaveError
 from unweave.settings import require
 
+LARGEST_RATE = 0.05
+"""Of ``DualAscent.over``: the network must be able to follow λ."""
 PerSpace = float | Mapping[str, float]
 """One number for all spaces, or one for each by name."""
 
@@ -114,10 +116,12 @@ class DualAscent(LambdaRule):
         """The rule for a run of this many steps.
 
         λ changes within ``window``, fractions of the run, and by at most ``factor`` in all. Before it the space is
-        learned, after it the network converges under a constant λ.
+        learned, after it the network converges under a constant λ. In a run of few steps it changes by less, at most
+        by the factor e^``LARGEST_RATE`` per step.
         """
         first, last = (round(share * steps) for share in window)
-        return cls(rate=math.log(factor) / max(1, last - first), warmup=first, stop=last, **settings)
+        rate = min(LARGEST_RATE, math.log(factor) / max(1, last - first))
+        return cls(rate=rate, warmup=first, stop=last, **settings)
 
     def propose(self, lambdas: Tensor, gaps: Tensor, tolerances: Tensor) -> Tensor:
         """λ·exp(rate · clip(log(gap/ε), −1, 1))"""

@@ -1,7 +1,8 @@
 """Several processes: those that train one model together, and those that share the models of a study."""
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ from unweave.files import locked
 T = TypeVar("T")
 LONGEST_WAIT = timedelta(days=30)
 """The others wait while the first process scores a model, which can take hours."""
+TRAINING_AT_ONCE = 4
+"""Calls of a study that train at the same time: so many keep a GPU busy, and more of them slow down the probes of the
+other calls."""
 
 
 class Processes:
@@ -41,6 +45,17 @@ class Processes:
         except RuntimeError:
             raise UnweaveError("another process of the study has ended; the same command resumes it") from None
         return values[0]
+
+    @contextmanager
+    def training(self, folder: Path) -> Iterator[None]:
+        """Waits until fewer than ``TRAINING_AT_ONCE`` calls are within this block, whose locks are in ``folder``."""
+        with ExitStack() as stack:
+            number = 0
+            while self.first and not stack.enter_context(locked(folder / f".training-{number}.lock", 0.0)):
+                number = (number + 1) % TRAINING_AT_ONCE
+                stack.close()
+                time.sleep(0.1)
+            yield
 
     @contextmanager
     def claimed(self, folder: Path, timeout: float = 0.0) -> Iterator[bool]:

@@ -137,9 +137,11 @@ def train_model(study: Study, model: str, seed: int) -> Path:
     config = study.scale.config(model, changes)
     if model == SUPERVISED:
         if study.processes.first:
-            train_supervised(study.data, config, folder)
+            with study.processes.training(study.out / "runs"):
+                train_supervised(study.data, config, folder)
     elif model != UNTRAINED:
-        run = pretrain(pretraining_files(study.data.pretraining), folder, config=config)
+        with study.processes.training(study.out / "runs"):
+            run = pretrain(pretraining_files(study.data.pretraining), folder, config=config)
         if run.stopped:
             raise KeyboardInterrupt
     return folder

@@ -61,7 +61,8 @@ def run_tuning(
                 with processes.claimed(folder) as mine:
                     table.read_again()
                     if processes.agree(mine and (model, trial) not in table.done):
-                        run = train_trial(scale, found, model, trial, folder, changes)
+                        with processes.training(out / "trials"):
+                            run = train_trial(scale, found, model, trial, folder, changes)
                         if processes.first:
                             table.add([trial_row(scale, found, model, trial, folder, run)])
                             RunFolder(folder).checkpoint.unlink()
