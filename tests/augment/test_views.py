@@ -73,6 +73,17 @@ def test_image_l_has_pair_l_mod_kinds_in_the_global_batch(photos):
     assert views(photos, start=6, total=100).shared.tolist() == [2, 3, 0, 1, 2, 3, 0, 1]
 
 
+def test_more_pairs_may_share_nothing(photos):
+    views = A.Views({"flip": [A.RandomHorizontalFlip()], "gray": [A.RandomGrayscale(p=0.5)]}, unshared=2)
+    assert views(photos[:8]).shared.tolist() == [0, 0, 1, 2, 0, 0, 1, 2]
+    assert views(photos[:3], start=6, total=9).shared.tolist() == [1, 2, 0]
+    with pytest.raises(UnweaveError, match=r"too small for 3 kinds.*at least 4"):
+        views(photos[:3])
+    for wrong in ({"unshared": 0}, {"unshared": 2, "all_pairs": True}):
+        with pytest.raises(UnweaveError, match="`unshared`"):
+            A.Views({}, **wrong)
+
+
 def test_two_halves_of_a_batch_get_the_views_of_the_whole(photos):
     views = make()
     whole = views(photos, generator=seeded())

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import unweave as uw
-from unweave.objectives.hsic import centred_kernels, dependence, linear_dependence
+from unweave.objectives.hsic import centred_kernels, dependence, linear_dependence, whitened
 
 
 def test_it_is_the_definition_with_centring_matrices():
@@ -151,3 +151,34 @@ def test_a_negative_weight_is_refused(weight):
 def test_weights_of_other_spaces_are_refused():
     with pytest.raises(uw.UnweaveError, match="`weight` names the spaces"):
         uw.DisentangledLoss(uw.SimCLR(), spaces=SPACES, independence=uw.Independence(weight={"color": 1.0}))
+
+
+def skewed(n=600, d=24):
+    """Embeddings whose variances fall by five orders of magnitude, along random directions, and those directions."""
+    generator = torch.Generator().manual_seed(0)
+    axes = torch.linalg.qr(torch.randn(d, d, generator=generator)).Q
+    return torch.randn(n, d, generator=generator) * 10 ** torch.linspace(0, -2.5, d) @ axes, axes
+
+
+def test_whitening_is_the_inverse_root_of_the_covariance_by_its_eigenvectors():
+    z, _ = skewed()
+    centred = (z - z.mean(0)).double()
+    covariance = centred.T @ centred / len(z)
+    values, vectors = torch.linalg.eigh(covariance)
+    expected = centred @ (vectors * (values + 1e-2 * values.mean()).rsqrt()) @ vectors.T
+    torch.testing.assert_close(whitened(z).double(), expected, rtol=1e-3, atol=1e-3)
+    assert whitened(torch.ones(9, 3)).isfinite().all()
+
+
+def test_with_a_whitened_content_its_directions_of_small_variance_count():
+    content, axes = skewed()
+    copied = (content @ axes.T)[:, 8:12]
+    z = torch.cat([copied / copied.std(0), torch.randn(len(content), 20)], 1)
+    assert linear_dependence(z, content) < 0.02
+    assert linear_dependence(z, whitened(content)) > 0.1
+    objective = uw.DisentangledLoss(
+        uw.SimCLR(), spaces=("content", "style"), independence=uw.objectives.Independence(kernel="whitened")
+    )
+    embeddings = {"content": content.requires_grad_(), "style": z.requires_grad_()}
+    terms = objective(embeddings, embeddings, torch.arange(len(z)) % 2)
+    assert terms.per_space["dependence"][1] > 0.1

@@ -53,6 +53,8 @@ class ViewsConfig:
     """Probability of blurring the first and the second view."""
     solarize: tuple[float, float] = (0.1, 0.1)
     """Probability of solarizing the first and the second view."""
+    unshared: int = 1
+    """Pairs of views that share no style for each pair that shares a given one."""
     rotation: float = 30.0
     """Largest angle of the style rotation, in degrees."""
     mean: tuple[float, ...] | None = None
@@ -65,7 +67,7 @@ class ViewsConfig:
     """Transforms in no group, with groups of your own; normalisation is added."""
 
     def __post_init__(self) -> None:
-        require(self, ">= 1", "size")
+        require(self, ">= 1", "size", "unshared")
         require(self, "in [0, 1]", "crop_scale")
         require(self, ">= 0", "rotation")
         if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
@@ -108,7 +110,7 @@ class ViewsConfig:
         if self.groups is not None:
             groups = {name: _described_group(f"groups.{name}", value, self.size) for name, value in self.groups.items()}
             extra = _transforms("ungrouped", self.ungrouped or [], self.size)
-            return A.Views(groups, ungrouped=[*extra, normalize])
+            return A.Views(groups, ungrouped=[*extra, normalize], unshared=self.unshared)
         if channels not in (1, 3) and (colored := [name for name in self.chosen if set(STYLES[name]) & set(COLOR)]):
             raise UnweaveError(f"`styles` {', '.join(colored)} need gray or RGB images, not {channels} channels")
         stock = {name: both for name in STOCK if (both := self._stock(name, channels)) is not None}
@@ -120,6 +122,7 @@ class ViewsConfig:
             {name: _group(transforms) for name, transforms in shared.items()},
             ungrouped=_group([*after, (normalize, normalize)]),
             before=_group(before),
+            unshared=self.unshared,
         )
 
     def _stock(self, name: str, channels: int) -> "tuple[Transform, Transform] | None":

@@ -104,14 +104,17 @@ class _Step:
     columns: slice  # which of the K uniform numbers it uses
 
 
-def pair_kinds(n: int, groups: int, *, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
+def pair_kinds(n: int, groups: int, *, start: int = 0, device: torch.device | str = "cpu", unshared: int = 1) -> Tensor:
     """The kind l mod (M + 1) of each pair (n,), where ``start`` is the first image's place l in the global batch.
 
+    With ``unshared`` > 1 there are so many pairs of kind 0 for each one of another kind.
+
     Examples:
-        >>> pair_kinds(5, groups=2)
-        tensor([0, 1, 2, 0, 1])
+        >>> pair_kinds(5, groups=2), pair_kinds(5, groups=2, unshared=2)
+        (tensor([0, 1, 2, 0, 1]), tensor([0, 0, 1, 2, 0]))
     """
-    return torch.arange(start, start + n, device=device) % (groups + 1)
+    place = torch.arange(start, start + n, device=device) % (groups + unshared)
+    return (place - (unshared - 1)).clamp(min=0)
 
 
 class Views(Described):
@@ -122,6 +125,8 @@ class Views(Described):
         ungrouped: transforms in no group: applied to every view after the groups, never shared.
         before: transforms in no group that are applied before the groups.
         all_pairs: make all M + 1 pairs of every image, instead of pair l mod (M + 1) of image l.
+        unshared: pairs that share no group for each pair that shares a given one. With more of them content is learned
+            from pairs that differ as those of the base method do, and each style from fewer pairs.
         redraw: draw each view several times and keep the best draw.
 
     Examples:
@@ -141,10 +146,13 @@ class Views(Described):
         *,
         before: Group = (),
         all_pairs: bool = False,
+        unshared: int = 1,
         redraw: Redraw | None = None,
     ) -> None:
         self.groups = tuple(groups)
-        self.all_pairs, self.redraw = all_pairs, redraw
+        self.all_pairs, self.unshared, self.redraw = all_pairs, unshared, redraw
+        if unshared < 1 or (unshared > 1 and all_pairs):
+            raise UnweaveError(f"`unshared` must be at least 1, and 1 with `all_pairs`, not {unshared}")
         for name in self.groups:
             if not isinstance(name, str) or not name or name in RESERVED:
                 raise UnweaveError(f"a group cannot be named {name!r}: {', '.join(RESERVED)} have other meanings")
@@ -251,7 +259,7 @@ class Views(Described):
     def kinds(self, n: int, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
         """The group that each pair shares, created on ``device``: a copy to a GPU could not be captured in a graph."""
         repeat = len(self.spaces) if self.all_pairs else 1
-        return pair_kinds(n * repeat, len(self.groups), start=start * repeat, device=device)
+        return pair_kinds(n * repeat, len(self.groups), start=start * repeat, device=device, unshared=self.unshared)
 
     def prepare(self, images: Tensor) -> Tensor:
         """Images as the encoder expects them outside training: the ungrouped transforms that are not random, alone."""
@@ -310,11 +318,11 @@ class Views(Described):
 
     def _check(self, images: Tensor, total: int) -> None:
         check_images(images)
-        kinds = len(self.spaces)
-        if total < kinds and not self.all_pairs:
+        kinds, least = len(self.spaces), len(self.groups) + self.unshared
+        if total < least and self.groups and not self.all_pairs:
             raise UnweaveError(
                 f"a batch of {total} images is too small for {kinds} kinds of pairs ({', '.join(self.spaces)}); "
-                f"use at least {kinds} images, or Views(all_pairs=True)"
+                f"use at least {least} images, or Views(all_pairs=True)"
             )
         size = (images.shape[-2], images.shape[-1])
         for step in self._steps:

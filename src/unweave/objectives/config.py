@@ -67,8 +67,9 @@ class ObjectiveConfig:
     independence_spaces: tuple[str, ...] = ("auto",)
     """Style spaces to which that penalty applies: names, all, or auto for those whose transforms do not move pixels.
     Position and size of an object are part of content too, and a spatial space should not lose them."""
-    independence_kernel: Literal["gaussian", "linear"] = "linear"
-    """Whether that penalty is on every dependence (HSIC) or on correlation alone."""
+    independence_kernel: Literal["gaussian", "linear", "whitened"] = "linear"
+    """Whether that penalty is on every dependence (HSIC), on correlation alone, or on correlation with a whitened
+    content."""
 
     def __post_init__(self) -> None:
         require_choice(self, "method", "content_pairs", "entropy", "lambda_rule", "independence_kernel")

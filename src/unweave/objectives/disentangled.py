@@ -22,7 +22,7 @@ from unweave.distributed import gather, rank, world_size
 from unweave.errors import UnweaveError
 from unweave.objectives.base import BaseMethod, Embeddings, LossTerms, Objective
 from unweave.objectives.collapse import CollapseGuard, CollapseWarning, effective_rank, variance
-from unweave.objectives.hsic import Independence, dependence, linear_dependence
+from unweave.objectives.hsic import Independence, dependence, linear_dependence, whitened
 from unweave.objectives.lambdas import FixedWeights, LambdaRule
 from unweave.objectives.noise import counted_normal
 from unweave.settings import require_number
@@ -226,8 +226,9 @@ class DisentangledLoss(Described, Objective):
         """The dependence of each space on content, 0 for content itself: (M + 1,)."""
         assert self.independence is not None
         both = [self.base.normalize(torch.cat(views)) for views in zip(a, b, strict=True)]
-        if self.independence.kernel == "linear":
-            found = [linear_dependence(z, both[0].detach(), views=2) for z in both[1:]]
+        if self.independence.kernel != "gaussian":
+            other = whitened(both[0].detach()) if self.independence.kernel == "whitened" else both[0].detach()
+            found = [linear_dependence(z, other, views=2) for z in both[1:]]
         else:
             found = [dependence(z, both[0].detach()) for z in both[1:]]
         return torch.stack([torch.zeros_like(a[0][0, 0]), *found])
