@@ -49,7 +49,7 @@ PRESETS = {
             training=TrainConfig(batch_size=0, graph=True, optim=SMALL_OPTIM),
         ),
         about="64px, ResNet-18: a few hundred to a hundred thousand photographs, or a first try.",
-        command="unweave train photos --preset small --epochs 1 --batch-size 64 --out run",
+        command="unweave train photos --preset small --out run",
         hardware="any; one GPU for more than a few epochs",
         time="about 48 photographs a second on one core of a server; about 61,000 on one H200 in batches of 1024, "
         "decoded to 64 pixels: 100 epochs of 100,000 photographs in three minutes",
