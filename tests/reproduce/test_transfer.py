@@ -283,6 +283,7 @@ def test_trials_read_no_test_image_and_write_settings_and_scores(tmp_path, few_t
     assert not list(tmp_path.rglob("checkpoint.safetensors"))
     monkeypatch.setattr(tuning, "pretrain", None)
     assert run_tuning(tmp_path, few_tasks, only="SimCLR", quick=True, device="cpu") == rows
+    assert (tmp_path / "trials.svg").is_file()
     assert Watched.reads == 0
     run_transfer(tmp_path / "results", few_tasks, only="random weights", **QUICK)
     assert Watched.reads > 0

@@ -10,7 +10,7 @@ import scipy.stats
 from unweave.reproduce.results import ResultsTable
 from unweave.reproduce.transfer import paper
 from unweave.reproduce.transfer.checks import checks, points
-from unweave.reproduce.transfer.figures import COLORS, MARKERS, draw_frontier, draw_groups
+from unweave.reproduce.transfer.figures import COLORS, MARKERS, draw_frontier, draw_groups, draw_trials
 from unweave.reproduce.transfer.latex import full_tex, grouped_tex
 from unweave.reproduce.transfer.names import BASE, ORDER, SECOND_BASE, TASKS, group_averages
 from unweave.reproduce.transfer.report import KEY, write_report
@@ -368,3 +368,15 @@ def test_the_tables_have_a_line_for_each_model_features_and_space():
     assert len(body(grouped_table(rows))) == len(body(full_table(rows))) == 2 * len(ORDER)
     assert len(body(space_table(rows))) == 4 * len(WITH_STYLES)
     assert len(body(separation_table(rows))) == 3 * len(WITH_STYLES)
+
+
+def test_the_figure_of_trials_has_a_point_for_each_trial_with_styles(tmp_path):
+    matrix = {"content": {"a": 0.1}, "a": {"a": 0.9}}
+    scores = {"z": {"average": 0.4, "sensitivity": matrix}, "content": {"pretraining_top1": 0.2}}
+    scores["a"] = {"pretraining_top1": 0.1}
+    with_styles = {"model": "SimCLR + Ours-Scratch", "scores": scores, "settings": {"lambda_rule": "dual-ascent"}}
+    without = {"model": "SimCLR", "scores": {"z": {"average": 0.3, "sensitivity": {"content": {"a": 0.1}}}}}
+    draw_trials(tmp_path / "trials.svg", [with_styles, {**without, "settings": {}}])
+    text = (tmp_path / "trials.svg").read_text()
+    assert "SimCLR, content+joint, λ adapted" in text
+    assert "fixed" not in text

@@ -1,4 +1,4 @@
-"""``figure.svg``: bars by group of tasks; ``frontier.svg``: transfer against separation."""
+"""``figure.svg``: bars by group of tasks; ``frontier.svg`` and ``trials.svg``: transfer against separation."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from unweave.reproduce.transfer.seeds import (
     largest_class_share,
     mean,
     models_of,
+    off_diagonal,
     separation,
     spread,
     style_spaces,
@@ -50,6 +51,14 @@ MARKERS: dict[str, str] = {
     "SimCLR + Ours-Scratch, 200 epochs": "h",
 }
 """Of the points of the frontier, so that they do not depend on colour alone."""
+ENTROPY_MARKERS = {
+    "content+joint": "^", "content+conditional": "v", "content+pairwise": "o", "per-space": "D",
+}  # fmt: skip
+"""Of the points of the trials, by entropy."""
+BY_SENSITIVITY = "mean off-diagonal sensitivity  (← better separated)"
+LARGEST_SHARE = 1.5
+"""End of the axis of class accuracies of trials; a content space that predicts almost nothing lies beyond it."""
+BY_CLASSES = "largest class accuracy of a style space ÷ content's  (← better separated)"
 
 
 def color_of_model(model: str) -> str:
@@ -108,8 +117,8 @@ def draw_frontier(path: Path, rows: Sequence[Row]) -> None:
     figure = Figure(figsize=(10.5, 3.9 + 0.22 * -(-len(models) // 3)), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     panels = (
-        (separation, "mean off-diagonal sensitivity  (← better separated)"),
-        (largest_class_share, "largest class accuracy of a style space ÷ content's  (← better separated)"),
+        (separation, BY_SENSITIVITY),
+        (largest_class_share, BY_CLASSES),
     )
     simclr = by_seed(rows, "SimCLR", "z")
     for axis, (measure, label) in zip(axes, panels, strict=True):
@@ -117,9 +126,49 @@ def draw_frontier(path: Path, rows: Sequence[Row]) -> None:
             _point(axis, model, measure(rows, model), by_seed(rows, model, "z"))
         if simclr:
             axis.axhline(100 * mean(simclr.values()), color="#444", lw=1.2, ls="--", label="SimCLR (one space)")
-        axis.set_xlim(left=0)
-        axis.set_xlabel(label, fontsize=9)
-        _plain(axis, "both")
+        _from_zero(axis, label)
+    _finish_frontier(figure, axes, path)
+
+
+def draw_trials(path: Path, trials: Sequence[Row]) -> None:
+    """The same for trials of one seed, by validation scores: a point for each trial with style spaces.
+
+    The marker is the entropy, filled where λ was adapted; the colour is the base method. Points whose style spaces
+    predict classes far better than content does are not shown in the second panel.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.5, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for trial in (trial for trial in trials if len(trial["scores"]["z"]["sensitivity"] or ()) > 1):
+        scores, settings = trial["scores"], trial["settings"]
+        styles = [space for space in scores["z"]["sensitivity"] if space != "content"]
+        classes = {space: scores[space]["pretraining_top1"] for space in ("content", *styles)}
+        adapted = settings.get("lambda_rule", "fixed") != "fixed"
+        entropy = settings.get("entropy", "content+joint")
+        label = f"{trial['model'].partition(' + ')[0]}, {entropy}, λ {'adapted' if adapted else 'fixed'}"
+        share = max(classes[space] for space in styles) / max(classes["content"], 1e-9)
+        color = color_of_model(trial["model"])
+        for axis, x in zip(axes, (mean(off_diagonal(scores["z"]["sensitivity"])), share), strict=True):
+            axis.plot(
+                x, 100 * scores["z"]["average"], ENTROPY_MARKERS.get(entropy, "d"), ms=7, mew=1.2, label=label,
+                mec=color, mfc=color if adapted else "none",
+            )  # fmt: skip
+    for axis, label in zip(axes, (BY_SENSITIVITY, BY_CLASSES), strict=True):
+        _from_zero(axis, label)
+    axes[1].set_xlim(0, LARGEST_SHARE)
+    _finish_frontier(figure, axes, path)
+
+
+def _from_zero(axis: Any, label: str) -> None:
+    """An axis of separation: from 0, with room beside the last point."""
+    axis.margins(x=0.08)
+    axis.set_xlim(left=0)
+    axis.set_xlabel(label, fontsize=9)
+    _plain(axis, "both")
+
+
+def _finish_frontier(figure: Any, axes: Any, path: Path) -> None:
     axes[0].set_ylabel("transfer: average of z (%)")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:

@@ -10,6 +10,7 @@ import torch
 from unweave import load, pretrain
 from unweave.reproduce.results import ResultsTable, Row
 from unweave.reproduce.transfer.data import TransferData, pretraining_files
+from unweave.reproduce.transfer.figures import draw_trials
 from unweave.reproduce.transfer.processes import Processes
 from unweave.reproduce.transfer.run import QUICK, folder_name, row_scores
 from unweave.reproduce.transfer.scores import ScoresFile, score_model
@@ -66,6 +67,9 @@ def run_tuning(
                         if processes.first:
                             table.add([trial_row(scale, found, model, trial, folder, run)])
                             RunFolder(folder).checkpoint.unlink()
+    if processes.first:
+        table.read_again()
+        draw_trials(out / "trials.svg", table.rows)
     return table.rows
 
 
