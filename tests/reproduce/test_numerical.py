@@ -2,9 +2,11 @@ import dataclasses
 import json
 
 import pytest
+import torch
 
 from unweave.errors import UnweaveError
 from unweave.reproduce.numerical import QUICK, NumericalConfig, run_numerical
+from unweave.reproduce.numerical.run import perturbed_directions
 
 TINY = dataclasses.replace(QUICK, sizes=(3, 8), seeds=(0,), steps=30, batch=64, fit=200, test=200, landmarks=50)
 
@@ -42,3 +44,16 @@ def test_a_strange_table_is_not_overwritten(tmp_path):
     with pytest.raises(UnweaveError, match="choose another `out`"):
         run_numerical(tmp_path, TINY, device="cpu")
     assert (tmp_path / "table.json").read_text() == "mine"
+
+
+def test_directions_of_style_are_sorted_by_how_much_they_are_perturbed():
+    generator = torch.Generator().manual_seed(0)
+    mixing, size = torch.linalg.qr(torch.randn(3, 3, generator=generator)).Q, torch.tensor([1.0, 0.1, 3.0])
+    style = torch.randn(1, 20_000, 3, generator=generator)
+    ratios, directions = perturbed_directions(
+        style @ mixing, (style + size * torch.randn(style.shape, generator=generator)) @ mixing
+    )
+    # The squared change over twice the mean variance of the two views.
+    assert ratios[0].tolist() == pytest.approx([0.01 / 2.01, 1 / 3, 9 / 11], rel=0.03)
+    along = (style @ mixing @ directions)[0]
+    assert torch.corrcoef(torch.cat([along, style[0]], 1).T)[:3, 3:].abs().argmax(1).tolist() == [1, 0, 2]

@@ -1,5 +1,6 @@
 """``figure.svg`` and ``README.md`` of the numerical experiment."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,10 @@ from rich.console import Console
 from unweave.report import render, save_svg
 from unweave.reproduce.results import ResultsTable, Row, markdown
 
+CONTENT_SIZE = 5
+"""Dimensions of content."""
+RATIOS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.1)
+"""Bounds of the rows of the table by direction."""
 COLORS = {"content_r2": "#7b3fe4", "style_r2": "#e8760c"}
 
 
@@ -19,7 +24,7 @@ def write_report(out: Path, table: ResultsTable) -> None:
         Path(__file__).with_name("report.md"),
         claims=claims(groups),
         table=score_table(groups),
-        barely_perturbed=barely_perturbed(table.rows),
+        by_direction=by_direction(table.rows),
         provenance=table.provenance_line(),
     )
     (out / "README.md").write_text(text)
@@ -89,11 +94,22 @@ def spread(rows: list[Row], size: int, name: str) -> str:
     return f"{sum(values) / len(values):.3f} ({min(values):.2f} – {max(values):.2f})" if values else ""
 
 
-def barely_perturbed(rows: list[Row]) -> str:
-    """The instances in which some direction of style hardly differs between views."""
-    ratios = {(row["setting"], row["seed"]): row["least_perturbed"] for row in rows}
-    body = [[setting, str(seed), f"{ratio:.2g}"] for (setting, seed), ratio in ratios.items() if ratio < 0.01]
-    return markdown(["setting", "seed", "ratio"], body) if body else ""
+def by_direction(rows: list[Row]) -> str:
+    """r² of directions of style by how much they are perturbed, of adapted λ and embeddings that fit content."""
+    directions = [
+        (row["setting"], ratio, r2)
+        for row in rows
+        if row["weights"] == "adapted" and row["dim_z"] >= CONTENT_SIZE
+        for ratio, r2 in zip(row["perturbed"], row["style_r2_by_direction"], strict=True)
+    ]
+    body = []
+    for setting in dict.fromkeys(name for name, _, _ in directions):
+        for low, high in itertools.pairwise(RATIOS):
+            found = [r2 for name, ratio, r2 in directions if name == setting and low <= ratio < high]
+            if found:
+                mean_r2 = f"{sum(found) / len(found):.2f}"
+                body.append([setting, f"{low:g} to {high:g}", str(len(found)), mean_r2, f"{max(found):.2f}"])
+    return markdown(["setting", "ratio", "directions", "mean r²", "largest r²"], body) if body else ""
 
 
 def draw(path: Path, rows: list[Row]) -> None:

@@ -158,10 +158,10 @@ def score_setting(
     perturbed = latents.perturb(style, generator)
     z, z_perturbed = (encoder(latents.observe(content, s)) * used for s in (style, perturbed))
     gaps = torch.vmap(SimCLR(similarity="euclidean").invariance_gap)(z, z_perturbed)
-    least = _least_perturbed(style, perturbed)
-    scores = _r2(z, content, style, config)
+    ratios, directions = perturbed_directions(style, perturbed)
+    scores = _r2(z, content, style, config, style @ directions)
     causal = SETTINGS[setting].causal
-    floors = _r2(content, content, style, config) if causal else [(1.0, 0.0)] * len(runs)
+    floors = _r2(content, content, style, config) if causal else [(1.0, 0.0, [])] * len(runs)
     rows = []
     for i, (size, weights, seed) in enumerate(runs):
         linear = [
@@ -183,26 +183,38 @@ def score_setting(
                 "style_linear_r2": linear[1],
                 "lambda": float(lambdas[i]),
                 "invariance_gap": float(gaps[i]),
-                "least_perturbed": least[i],
+                "perturbed": [round(ratio, 5) for ratio in ratios[i].tolist()],
+                "style_r2_by_direction": [round(r2, 5) for r2 in scores[i][2]],
             }
         )
     return rows
 
 
-def _r2(features: Tensor, content: Tensor, style: Tensor, config: NumericalConfig) -> list[tuple[float, float]]:
-    """Kernel-ridge r² of content and of style from each run's features (r, n, d), whose unused columns are 0."""
-    targets, found = torch.cat([content, style], -1), []
+def _r2(
+    features: Tensor, content: Tensor, style: Tensor, config: NumericalConfig, along: Tensor | None = None
+) -> list[tuple[float, float, list[float]]]:
+    """Kernel-ridge r² of content and of style from each run's features (r, n, d), whose unused columns are 0.
+
+    The list has the r² of each column of ``along``, such as style along some directions.
+    """
+    targets, found = torch.cat([content, style, *([] if along is None else [along])], -1), []
     for x, y in zip(features.split(CHUNK), targets.split(CHUNK), strict=True):
         probe = KernelRidge(landmarks=config.landmarks).fit(x[:, : config.fit], y[:, : config.fit])
         r2 = probe.scores(x[:, config.fit :], y[:, config.fit :])
-        parts = r2.split([content.shape[-1], style.shape[-1]], -1)
-        found += list(zip(*(part.mean(-1).tolist() for part in parts), strict=True))
+        sizes = (content.shape[-1], style.shape[-1], 0 if along is None else along.shape[-1])
+        of_content, of_style, single = r2.split(sizes, -1)
+        found += list(zip(of_content.mean(-1).tolist(), of_style.mean(-1).tolist(), single.tolist(), strict=True))
     return found
 
 
-def _least_perturbed(style: Tensor, perturbed: Tensor) -> list[float]:
-    """For the direction of style that is perturbed least: the squared change over the squared distance of samples."""
+def perturbed_directions(style: Tensor, perturbed: Tensor) -> tuple[Tensor, Tensor]:
+    """Directions of style by how much they are perturbed: their ratios (r, s), ascending, and the directions (r, s, s).
+
+    The ratio is the squared change along a direction over the squared distance of two samples. Directions are columns:
+    ``style @ directions`` is uncorrelated, and so are the changes.
+    """
     change, both = (perturbed - style).double(), torch.cat([style, perturbed], 1).double()
     within, total = (x.mT @ x / x.shape[1] for x in (change, both - both.mean(1, keepdim=True)))
     whiten = torch.linalg.inv(torch.linalg.cholesky(2 * total))
-    return torch.linalg.eigvalsh(whiten @ within @ whiten.mT)[:, 0].tolist()
+    ratios, vectors = torch.linalg.eigh(whiten @ within @ whiten.mT)
+    return ratios, (whiten.mT @ vectors).to(style)
