@@ -46,6 +46,10 @@ def test_simclrs_options_reach_it():
     assert base.joint_content == 2.0
 
 
+def test_the_guard_has_the_least_variance_that_is_set():
+    assert ObjectiveConfig(min_variance=0.25).build(SPACES, steps=9).collapse_guard.min_variance == 0.25
+
+
 def test_by_default_each_space_counts_in_the_joint_entropy_as_much_as_in_one_of_its_own():
     def joint_temperature(entropy):
         return ObjectiveConfig(temperature=0.3, entropy=entropy).build(SPACES, steps=9).base.joint_temperature

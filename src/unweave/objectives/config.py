@@ -61,6 +61,9 @@ class ObjectiveConfig:
     """Tolerance of content; none for that of the styles."""
     lambda_warmup: float = 0.5
     """Fraction of the run before λ begins to change; with dual ascent it is constant in the last fifth too."""
+    min_variance: float = 0.4
+    """Variance of a space, 1 where it is spread evenly, below which its λ is reduced: a short run, or one on few images,
+    then stays less invariant instead of collapsing."""
     independence: float = 100.0
     """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ and grows to
     its full weight over a tenth of the run."""
@@ -76,19 +79,20 @@ class ObjectiveConfig:
         require(self, "> 0", "temperature", "joint_temperature")
         require(
             self, ">= 0", "joint_content", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence",
-            "content_tolerance",
+            "content_tolerance", "min_variance",
         )  # fmt: skip
         require(self, ">= 1", "lambda_factor")
         require(self, "in [0, 1]", "lambda_warmup")
 
     def build(self, spaces: Sequence[str], steps: int, geometric: Collection[str] = ()) -> "DisentangledLoss":
         """The objective for a run of this many steps; ``geometric`` are the spaces whose transforms move pixels."""
-        from unweave.objectives import DisentangledLoss
+        from unweave.objectives import CollapseGuard, DisentangledLoss
 
         return DisentangledLoss(
             self._base(len(spaces)),
             spaces=spaces,
             lambda_rule=self._lambda_rule(spaces, steps),
+            collapse_guard=CollapseGuard(min_variance=self.min_variance),
             content_pairs=self.content_pairs,
             entropy=self.entropy,
             independence=self._independence(spaces, steps, geometric),
@@ -157,6 +161,7 @@ PAPER = ObjectiveConfig(
     tolerance=1e-3,
     content_tolerance=None,
     lambda_warmup=0.1,
+    min_variance=0.1,
     independence=0.0,
 )
 """The paper's objective and rule for λ, with the temperature of the authors' release."""
