@@ -207,3 +207,11 @@ def test_bad_settings_are_refused_by_the_name_of_the_argument(build, argument):
     with pytest.raises(UnweaveError, match=f"`{argument}`") as error:
         build()
     assert "\n" not in str(error.value)
+
+
+def test_a_guard_that_limits_the_weight_early_does_not_warn_as_early():
+    guard = CollapseGuard(min_variance=0.4)
+    variances, ranks = torch.tensor([0.2, 0.05, 0.9]), torch.full((3,), 9.0)
+    assert guard.collapsed(variances, ranks).tolist() == [True, True, False]
+    assert guard.reported(variances, ranks).tolist() == [False, True, False]
+    assert not CollapseGuard(min_variance=0.0).reported(variances, ranks).any()

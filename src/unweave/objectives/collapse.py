@@ -14,6 +14,9 @@ from torch import Tensor
 from unweave.errors import UnweaveWarning
 from unweave.settings import require
 
+REPORTED = 0.1
+"""Variance below which a space is reported as close to collapse."""
+
 
 class CollapseWarning(UnweaveWarning):
     """A space is close to collapse, or has recovered.
@@ -77,6 +80,10 @@ class CollapseGuard:
     def collapsed(self, variances: Tensor, ranks: Tensor) -> Tensor:
         """Which spaces are below a threshold: (M + 1,)."""
         return (variances < self.min_variance) | (ranks < self.min_rank)
+
+    def reported(self, variances: Tensor, ranks: Tensor) -> Tensor:
+        """Which spaces a warning names: a guard that limits λ early does not warn as early, (M + 1,)."""
+        return (variances < min(self.min_variance, REPORTED)) | (ranks < self.min_rank)
 
     def limit(self, before: Tensor, proposed: Tensor, collapsed: Tensor, start: Tensor) -> Tensor:
         """The next λ, from the present, the proposed and the first one: (M + 1,) each."""

@@ -62,8 +62,8 @@ class ObjectiveConfig:
     lambda_warmup: float = 0.5
     """Fraction of the run before λ begins to change; with dual ascent it is constant in the last fifth too."""
     min_variance: float = 0.4
-    """Variance of a space, 1 where it is spread evenly, below which its λ is reduced: a short run, or one on few images,
-    then stays less invariant instead of collapsing."""
+    """Variance of a space, 1 where it is spread evenly, below which its λ is reduced: a short run, or one on few
+    images, then stays less invariant instead of collapsing."""
     independence: float = 100.0
     """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ and grows to
     its full weight over a tenth of the run."""

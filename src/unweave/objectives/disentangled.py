@@ -254,7 +254,7 @@ class DisentangledLoss(Described, Objective):
         measured = terms.per_space
         collapsed = self.collapse_guard.collapsed(measured["variance"], measured["effective_rank"])
         if self._updates == FIRST_CHECK or self._updates % CHECK_EVERY == 0:
-            self._report_collapse(collapsed, terms)
+            self._report_collapse(terms)
         if self.lambda_rule.changes_at(self._updates):
             gaps = measured["invariance_gap"].to(self.lambdas)
             proposed = self.lambda_rule.step(self.lambdas, gaps, self.tolerances)
@@ -268,15 +268,16 @@ class DisentangledLoss(Described, Objective):
     def finish(self, terms: LossTerms) -> None:
         """Reports spaces that are collapsed at the end."""
         measured = terms.per_space
-        collapsed = self.collapse_guard.collapsed(measured["variance"], measured["effective_rank"]).tolist()
+        collapsed = self.collapse_guard.reported(measured["variance"], measured["effective_rank"]).tolist()
         if found := [_state(m, terms) for m, is_collapsed in enumerate(collapsed) if is_collapsed]:
             _warn(
                 f"collapsed at the end of training: {'; '.join(found)}; embeddings there hardly differ between images: "
                 f"train longer, or with {self._remedy()}"
             )
 
-    def _report_collapse(self, collapsed: Tensor, terms: LossTerms) -> None:
+    def _report_collapse(self, terms: LossTerms) -> None:
         """Once each time a space comes close to collapse, and when it has recovered."""
+        collapsed = self.collapse_guard.reported(terms.per_space["variance"], terms.per_space["effective_rank"])
         now = {m for m, is_collapsed in enumerate(collapsed.tolist()) if is_collapsed}
         for m in sorted(now - self._collapsed):
             reduced = "" if isinstance(self.lambda_rule, FixedWeights) else "; its λ is being reduced"
