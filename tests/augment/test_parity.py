@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from torchvision.transforms import InterpolationMode
 
 import unweave.augment as A
+from unweave.augment._apply import apply_transforms
 from unweave.augment._transform import as_float
-from unweave.augment.views import apply_transforms
 
 MODES = {
     "bilinear": InterpolationMode.BILINEAR,

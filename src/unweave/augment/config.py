@@ -99,8 +99,15 @@ class ViewsConfig:
         """The style spaces whose transforms move pixels."""
         if self.groups is None:
             return tuple(name for name in self.chosen if set(STYLES[name]) & set(SPATIAL))
-        made = {name: _described_group(f"groups.{name}", value, self.size) for name, value in self.groups.items()}
-        return tuple(name for name, group in made.items() if any(transform.geometric for transform in _first(group)))
+        from unweave.augment import Views
+
+        views = Views(self._described_groups())
+        return tuple(name for name in views.groups if any(each.geometric for each in views.transforms(name)))
+
+    def _described_groups(self) -> "dict[str, Group]":
+        """The groups that are described in YAML."""
+        described = self.groups or {}
+        return {name: _described_group(f"groups.{name}", value, self.size) for name, value in described.items()}
 
     def build(self, channels: int = 3) -> "Views":
         """The views, for images with this many channels (paper, appendix B.3)."""
@@ -108,9 +115,8 @@ class ViewsConfig:
 
         normalize = A.Normalize(*self.statistics(channels))
         if self.groups is not None:
-            groups = {name: _described_group(f"groups.{name}", value, self.size) for name, value in self.groups.items()}
             extra = _transforms("ungrouped", self.ungrouped or [], self.size)
-            return A.Views(groups, ungrouped=[*extra, normalize], unshared=self.unshared)
+            return A.Views(self._described_groups(), ungrouped=[*extra, normalize], unshared=self.unshared)
         if channels not in (1, 3) and (colored := [name for name in self.chosen if set(STYLES[name]) & set(COLOR)]):
             raise UnweaveError(f"`styles` {', '.join(colored)} need gray or RGB images, not {channels} channels")
         stock = {name: both for name in STOCK if (both := self._stock(name, channels)) is not None}
@@ -160,13 +166,6 @@ class ViewsConfig:
         if channels != 3:
             raise UnweaveError(f"`mean` and `std` are needed for images with {channels} channels")
         return MEAN, STD
-
-
-def _first(group: "Group") -> "Sequence[Transform]":
-    """The transforms of the first view."""
-    from unweave.augment import Asymmetric, Transform
-
-    return group.first if isinstance(group, Asymmetric) else [group] if isinstance(group, Transform) else group
 
 
 def _group(transforms: "Sequence[tuple[Transform, Transform]]") -> "Group":

@@ -15,14 +15,12 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from unweave.augment._resample import warp
-from unweave.augment._transform import Params, RowTransform, Size, Transform, as_float, check_images, triton_works
-from unweave.augment.geometry import AffineTransform, RandomHorizontalFlip, RandomResizedCrop
+from unweave.augment._apply import Steps, apply_transforms, prepare_images
+from unweave.augment._transform import Params, Size, Transform, check_images, triton_works
 from unweave.describe import Described
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
 
-Steps = list[tuple[Transform, Params]]
 RESERVED = ("content", "h", "joint")
 
 
@@ -349,36 +347,6 @@ def draw_uniform(
     source = device if generator is None else generator.device
     u = torch.rand(total, *shape, generator=generator, device=source)
     return u[rows].to(device, non_blocking=True)
-
-
-def apply_transforms(images: Tensor, steps: Sequence[tuple[Transform, Params]]) -> Tensor:
-    """Applies transforms in order. Adjacent affine transforms, and a crop and a flip, resample once."""
-    steps = list(steps)
-    given = images  # no step may write to the caller's images
-    if not (steps and isinstance(steps[0][0], RandomResizedCrop)):  # a crop reads uint8 itself
-        images = as_float(images)
-    while steps:
-        transform, params = steps.pop(0)
-        if isinstance(transform, AffineTransform):
-            matrix = transform.matrix_where_on(params)
-            while steps and isinstance(steps[0][0], AffineTransform) and steps[0][0].fixed() == transform.fixed():
-                following, params = steps.pop(0)
-                assert isinstance(following, AffineTransform)
-                matrix = matrix @ following.matrix_where_on(params)
-            images = warp(images, matrix, transform.interpolation)
-        elif isinstance(transform, RandomResizedCrop) and steps and isinstance(steps[0][0], RandomHorizontalFlip):
-            images = transform.apply(images, params, flip=steps.pop(0)[1]["on"])
-        elif isinstance(transform, RowTransform) and images is not given:
-            images = transform.overwrite(images, params)
-        else:
-            images = transform.apply(images, params)
-    return images
-
-
-def prepare_images(images: Tensor, preparation: Sequence[Transform]) -> Tensor:
-    """Images after transforms that have no random parameters."""
-    on = {"on": torch.ones_like(images[:, 0, 0, 0], dtype=torch.bool)}  # its length is symbolic in an ONNX export
-    return apply_transforms(images, [(transform, on) for transform in preparation])
 
 
 def _both_views(name: str, value: Group) -> list[tuple[Transform, Transform]]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from unweave.augment import Transform
-from unweave.augment.views import prepare_images
+from unweave.augment._apply import prepare_images
 from unweave.data.config import MAX_PIXELS
 from unweave.data.decode import Decoder
 from unweave.describe import CLASS, describe, rebuild
