@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import scipy.stats
 
 from claims import CLAIMS
 
@@ -97,9 +98,20 @@ def test_an_interrupted_benchmark_resumes_with_the_next_case(tmp_path, monkeypat
     assert (second["name"], second["lightly_simclr_images_per_second"]) == ("quick", 5.0)
 
 
+def mean(values):
+    return sum(values := list(values)) / len(values)
+
+
+def half_width(values):
+    """Of the 95% interval of a mean, by Student's t."""
+    values = list(values)
+    low, _ = scipy.stats.t.interval(0.95, len(values) - 1, loc=mean(values), scale=scipy.stats.sem(values))
+    return mean(values) - low
+
+
 def evaluate(file, expression):
     data = json.loads((ROOT / file).read_text())
-    names = {"data": data, "rows": data.get("rows", []), "mean": lambda x: sum(x := list(x)) / len(x)}
+    names = {"data": data, "rows": data.get("rows", []), "mean": mean, "half_width": half_width}
     safe = {"min": min, "max": max, "sum": sum, "len": len, "abs": abs, "all": all, "range": range, "set": set}
     return eval(expression, {"__builtins__": safe, **names})
 
