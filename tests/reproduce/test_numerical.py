@@ -22,6 +22,12 @@ def test_one_row_a_run_and_a_figure(tmp_path):
     assert {"setting", "content_r2", "style_r2", "style_floor"} <= set(rows[0])
     assert rows[0]["lambda"] == 1 < rows[1]["lambda"]
     assert (tmp_path / "figure.svg").stat().st_size > 1000
+    assert all(len(row["perturbed"]) == len(row["style_r2_by_direction"]) == 5 for row in rows)
+    [line] = [
+        line for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("| independent | 0.3")
+    ]
+    ratios = [ratio for ratio in rows[3]["perturbed"] if ratio >= 0.3]  # the one adapted run that content fits
+    assert line.split("|")[3].strip() == str(len(ratios))
 
 
 def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path):

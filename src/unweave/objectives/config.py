@@ -10,6 +10,8 @@ from unweave.settings import require, require_choice
 if TYPE_CHECKING:
     from unweave.objectives import BaseMethod, DisentangledLoss, Independence, LambdaRule
 
+RAMP = 0.1
+"""The fraction of a run over which the independence term grows to its full weight."""
 LAST_CHANGE = 0.8
 """The fraction of a run after which dual ascent leaves λ constant, so that the network converges under it."""
 
@@ -18,8 +20,7 @@ LAST_CHANGE = 0.8
 class ObjectiveConfig:
     """The base method, its terms and how λ is adapted.
 
-    The defaults are those of the preset small, which separate the spaces of photographs without tuning; ``PAPER`` are
-    the paper's.
+    The defaults are those of the preset small, which were chosen on photographs; ``PAPER`` are the paper's.
 
     Examples:
         >>> ObjectiveConfig(method="vicreg").build(("content", "color"), steps=1000).base.invariance_weight
@@ -112,7 +113,7 @@ class ObjectiveConfig:
         return Independence(
             weight={space: self.independence if space in chosen else 0.0 for space in spaces[1:]},
             start=round(self.lambda_warmup * steps),
-            ramp=round(0.1 * steps),
+            ramp=round(RAMP * steps),
             kernel=self.independence_kernel,
         )
 

@@ -1,6 +1,5 @@
 """Settings of a training run."""
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -159,7 +158,7 @@ class TrainConfig:
         """
         if self.batch_size:
             return self
-        fitting = 2 ** int(math.log2(max(1, images // LEAST_STEPS)))
+        fitting = 1 << max(1, images // LEAST_STEPS).bit_length() - 1  # the power of two at or below
         return replace(self, batch_size=min(images, max(SMALLEST_BATCH, min(LARGEST_BATCH, fitting))))
 
     def require_batch(self, images: int | None, least: int, processes: int = 1) -> None:
