@@ -182,3 +182,16 @@ def test_with_a_whitened_content_its_directions_of_small_variance_count():
     embeddings = {"content": content.requires_grad_(), "style": z.requires_grad_()}
     terms = objective(embeddings, embeddings, torch.arange(len(z)) % 2)
     assert terms.per_space["dependence"][1] > 0.1
+
+
+SHAPES = [(96, 400), (400, 400), (96, 20), (96, 20)]
+
+
+def test_whitening_finds_dependence_in_fewer_rows_than_dimensions():
+    generator = torch.Generator().manual_seed(0)
+    factors, axes, noise, other = (torch.randn(*shape, generator=generator) for shape in SHAPES)
+    content = factors @ (axes / 20 * 10 ** torch.linspace(0, -2, 400))
+    copy = content[:, :20] + 0.1 * noise
+    shared, chance = (linear_dependence(z, whitened(content)) for z in (copy, other))
+    assert shared > 0.2 > 5 * chance.abs()
+    assert linear_dependence(copy, whitened(content, ridge=1e-2)) < shared / 2

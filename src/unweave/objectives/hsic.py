@@ -107,11 +107,13 @@ def linear_dependence(z: Tensor, other: Tensor, views: int = 1) -> Tensor:
     return _cosine(k_z, k_other)
 
 
-def whitened(z: Tensor, ridge: float = RIDGE, iterations: int = 20) -> Tensor:
+def whitened(z: Tensor, ridge: float | None = None, iterations: int = 20) -> Tensor:
     """z (n, d) with uncorrelated dimensions of equal variance, but for directions of almost none: (n, d).
 
     The inverse square root of the covariance is found by Newton–Schulz iterations: matrix products alone, which can be
-    part of a CUDA graph. ``ridge``, relative to the mean variance, is added to all variances.
+    part of a CUDA graph. ``ridge``, relative to the mean variance, is added to all variances: by default a hundredth,
+    and more where there are fewer rows than dimensions, in which the covariance of a batch says little about most of
+    its directions.
 
     Examples:
         >>> z = torch.randn(5000, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([10.0, 1.0])
@@ -121,6 +123,7 @@ def whitened(z: Tensor, ridge: float = RIDGE, iterations: int = 20) -> Tensor:
     centred = z - z.mean(0)
     covariance = centred.T @ centred / len(z)
     eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+    ridge = max(RIDGE, z.shape[1] / len(z) - 1) if ridge is None else ridge
     covariance = covariance + ridge * covariance.diagonal().mean() * eye
     size = covariance.norm().clamp(min=torch.finfo(z.dtype).tiny)
     root, inverse = covariance / size, eye
