@@ -38,7 +38,7 @@ class ObjectiveConfig:
     """In SimCLR's joint entropy, count the other view of the same image as a negative: only style separates the two."""
     content_pairs: Literal["own", "all"] = "all"
     """Pairs on which content's invariance is computed: those that share no group, or all."""
-    joint_content: float = 1.0
+    joint_content: float = 0.3
     """Weight of content's similarity in SimCLR's joint entropy, relative to a style's."""
     entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = (
         "content+pairwise"
@@ -56,7 +56,7 @@ class ObjectiveConfig:
     """Step size η of λ in the additive rules; with the geometric rule, its growth per step."""
     lambda_factor: float = 30.0
     """The largest change of λ in all, as a factor, with dual ascent."""
-    tolerance: float = 0.05
+    tolerance: float = 0.045
     """Invariance gap ε of every space below which λ does not grow; with dual ascent it is the accepted sensitivity."""
     content_tolerance: float | None = 0.12
     """Tolerance of content; none for that of the styles."""
@@ -65,13 +65,13 @@ class ObjectiveConfig:
     min_variance: float = 0.4
     """Variance of a space, 1 where it is spread evenly, below which its λ is reduced: a short run, or one on few
     images, then stays less invariant instead of collapsing."""
-    independence: float = 100.0
+    independence: float = 30.0
     """Weight of a penalty on the dependence of each style space on content; it starts with the change of λ and grows to
     its full weight over a tenth of the run."""
     independence_spaces: tuple[str, ...] = ("auto",)
     """Style spaces to which that penalty applies: names, all, or auto for those whose transforms do not move pixels.
     Position and size of an object are part of content too, and a spatial space should not lose them."""
-    independence_kernel: Literal["gaussian", "linear", "whitened"] = "linear"
+    independence_kernel: Literal["gaussian", "linear", "whitened"] = "whitened"
     """Whether that penalty is on every dependence (HSIC), on correlation alone, or on correlation with a whitened
     content."""
 
@@ -163,6 +163,7 @@ PAPER = ObjectiveConfig(
     content_tolerance=None,
     lambda_warmup=0.1,
     min_variance=0.1,
+    joint_content=1.0,
     independence=0.0,
 )
 """The paper's objective and rule for λ, with the temperature of the authors' release."""
