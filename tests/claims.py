@@ -294,6 +294,11 @@ def photograph_sensitivity(function, wanted):
     return TRANSFER, f"{function}({entry} for s in {spaces} for g in {groups} if {wanted})"
 
 
+def default_sensitivity(name, space, group):
+    """Of the defaults, on photographs that were not used to choose them."""
+    return f"results/defaults/{name}/report.json", f"data['sensitivity']['{space}']['{group}']"
+
+
 BENCHMARKS = [
     probes_row("pets", "3,680", 0),
     probes_row("flowers", "2,040", 0),
@@ -435,13 +440,26 @@ PRESETS = [
             for group in ("spatial", "appearance")
         ],
     ),
+    *(
+        (
+            "content {:.2f} and {:.2f}, spatial {:.2f} and {:.2f}, appearance {:.2f} and {:.2f}" + end,
+            [
+                default_sensitivity(name, space, group)
+                for space in ("content", "spatial", "appearance")
+                for group in ("spatial", "appearance")
+            ],
+        )
+        for name, end in (("pets-flowers-cars", "; of birds"), ("cub", '",'))
+    ),
 ]
+OWN_IMAGES = [("content's sensitivity to spatial is {:.4f}", [default_sensitivity("cub", "content", "spatial")])]
 CLAIMS = [
     Claim(page, text, numbers)
     for page, claims in (
         ("README.md", README),
         ("docs/benchmarks.md", BENCHMARKS),
         ("docs/results.md", RESULTS),
+        ("docs/guides/own-images.md", OWN_IMAGES),
         ("src/unweave/pretraining/presets.py", PRESETS),
     )
     for text, numbers in claims
