@@ -122,7 +122,24 @@ def faults(*campaigns):
     return FAULTS, f"sum(r['trials'] for r in rows if r['campaign'] in {campaigns} and r['failures'] == 0)"
 
 
+def precision(number, feature):
+    return "results/benchmarks/retrieval.json", f"rows[{number}]['scores']['{feature}']['precision_at_10']"
+
+
 README = [
+    (
+        "same color of flowers {:.2f} against {:.2f} and of cars {:.2f} against {:.2f}, same box of birds {:.2f} "
+        "against {:.2f}, same planted appearance {:.2f} against {:.2f}",
+        [
+            precision(number, feature)
+            for number, own in ((7, "appearance"), (8, "appearance"), (6, "spatial"), (1, "appearance"))
+            for feature in (own, "h")
+        ],
+    ),
+    (
+        "same species {:.3f} against {:.3f}, same photograph in another appearance {:.2f} against {:.2f}",
+        [precision(number, feature) for number in (5, 0) for feature in ("content", "h")],
+    ),
     (
         "5 folds: {:.0f} to {:.0f} times as fast as scikit-learn on 2 cores, {:.0f} to {:.0f} times on an H200",
         [probes_range(f, device) for device in ("cpu", "cuda") for f in ("min", "max")],
@@ -299,6 +316,25 @@ def default_sensitivity(name, space, group):
     return f"results/defaults/{name}/report.json", f"data['sensitivity']['{space}']['{group}']"
 
 
+RETRIEVAL_ROWS = [
+    (0, "planted appearances | same photograph | content"),
+    (1, "planted appearances | same appearance | appearance"),
+    (2, "planted framings | same photograph | content"),
+    (3, "planted framings | same framing | spatial"),
+    (4, "planted both | same photograph, other appearance | mix {:.3f}"),
+    (5, "CUB | same species | content"),
+    (6, "CUB | same box | spatial"),
+    (7, "Flowers | same color | appearance"),
+    (8, "Cars | same color | appearance"),
+]
+
+
+def retrieval_row(number, text):
+    columns = ("content", "spatial", "appearance", "h", "baseline z", "baseline h", "color histogram", "chance")
+    mix = ("like content, unlike appearance",) if "mix" in text else ()
+    return f"| {text} |" + " {:.3f} |" * len(columns), [precision(number, name) for name in (*mix, *columns)]
+
+
 BENCHMARKS = [
     probes_row("pets", "3,680", 0),
     probes_row("flowers", "2,040", 0),
@@ -311,6 +347,7 @@ BENCHMARKS = [
     faults_row("a damaged file of a run", "run_files"),
     faults_row("hostile file names", "names"),
     faults_row("wrong flags", "flags"),
+    *(retrieval_row(*row) for row in RETRIEVAL_ROWS),
     search_row("exact", 100_000, "100,000"),
     search_row("exact", 1_000_000, "1,000,000"),
     search_row("lance", 100_000, "100,000"),
