@@ -8,10 +8,13 @@ all others by cosine; queries without an answer are left out.
 
 Questions, the space to which each belongs, and which images are relevant:
 
-- planted appearances (photographs of Tiny ImageNet's validation split, each in 11 appearances): *same photograph*
-  (content); *same appearance*, whatever the photograph (appearance).
-- planted framings (each photograph in 11 framings): *same photograph* (content); *same framing* (spatial). But for the
-  unchanged photograph, appearances and framings are of transforms or ranges that the stock styles do not use.
+- planted appearances (photographs of Tiny ImageNet's validation split, each in 11 appearances): *same photograph* (all
+  spaces but appearance); *same appearance*, whatever the photograph (appearance).
+- planted framings (each photograph in 11 framings): *same photograph* (all spaces but spatial); *same framing*
+  (spatial). But for the unchanged photograph, appearances and framings are of transforms or ranges that the stock
+  styles do not use.
+- planted styles (each photograph 11 times, with the 11 appearances and the 11 framings in random pairs): *same
+  photograph*, whatever its style (content).
 - planted both (each photograph in 6 appearances and 2 framings): *same photograph, other appearance* (like content,
   unlike appearance, as `unweave search` mixes them). The same appearance in the other framing counts as wrong.
 - CUB: *same species* (content); *same box* (spatial): boxes, cut off at the border of the image, with an intersection
@@ -19,7 +22,8 @@ Questions, the space to which each belongs, and which images are relevant:
 - Flowers, Cars: *same color* (appearance): the 2 % of the images whose mean color is nearest, in CIE Lab, over the
   central quarter of the image.
 
-Features: each space; z, all spaces with weight 1 by the formula of `unweave search`; h; z and h of the baseline; a
+Features: each space; z, all spaces with weight 1 by the formula of `unweave search`; all but one of them; h; z and h of
+the baseline; content, h and z and h of the baseline with the mean of the images subtracted (centered), and whitened; a
 histogram of 8 × 8 × 8 colors, in square roots, so that its cosine is the Bhattacharyya coefficient. Standard errors of
 the lead over h treat queries as independent.
 """
@@ -60,6 +64,9 @@ NEAREST = 0.02
 UNLIKE = -0.3
 """The weight of a space with `unweave search --unlike`."""
 MIXED = "like content, unlike appearance"
+ALL_BUT = "all but {}".format
+SHRINKAGE = 0.1
+"""Of the whitened features: this share of the mean variance is added to each variance."""
 BATCH = 512
 
 
@@ -148,12 +155,22 @@ def planted(
     return torch.cat(images), photo, appearance_, framing_
 
 
+def in_pairs_of_styles(photos: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Every photograph in every appearance, each time in another framing, and the numbers of the photographs."""
+    random = torch.Generator().manual_seed(0)
+    framings = torch.stack([torch.randperm(len(FRAMINGS), generator=random) for _ in photos])
+    moved = torch.stack([framing(photos) for framing in FRAMINGS.values()])
+    number = torch.arange(len(photos))
+    images = [change(moved[framings[:, i], number]) for i, change in enumerate(APPEARANCES.values())]
+    return torch.cat(images), number.repeat(len(images)).to(device)
+
+
 def planted_galleries(photos: Tensor, limit: int, device: torch.device) -> Iterator[Gallery]:
     some = photos[: max(2, limit // len(APPEARANCES))]
     images, photo, appearance, _ = planted(some, [*APPEARANCES], ["unchanged"], device)
     about = {"photographs": len(some), "styles": [*APPEARANCES]}
     questions = [
-        Question("same photograph", "content", same_label(photo), about),
+        Question("same photograph", ALL_BUT("appearance"), same_label(photo), about),
         Question("same appearance", "appearance", same_label(appearance), about),
     ]
     yield Gallery("planted appearances", images, questions)
@@ -161,10 +178,13 @@ def planted_galleries(photos: Tensor, limit: int, device: torch.device) -> Itera
     images, photo, _, framing = planted(some, ["unchanged"], [*FRAMINGS], device)
     about = {"photographs": len(some), "styles": [*FRAMINGS]}
     questions = [
-        Question("same photograph", "content", same_label(photo), about),
+        Question("same photograph", ALL_BUT("spatial"), same_label(photo), about),
         Question("same framing", "spatial", same_label(framing), about),
     ]
     yield Gallery("planted framings", images, questions)
+    images, photo = in_pairs_of_styles(some, device)
+    about = {"photographs": len(some), "styles": [*APPEARANCES, *FRAMINGS]}
+    yield Gallery("planted styles", images, [Question("same photograph", "content", same_label(photo), about)])
     appearances, framings = [*APPEARANCES][:6], [*FRAMINGS][:2]
     some = photos[: max(2, limit // 12)]
     images, photo, appearance, _ = planted(some, appearances, framings, device)
@@ -270,6 +290,17 @@ def alike(z: Tensor) -> float:
     return cosines.quantile(ALIKE).item()
 
 
+def centered(z: Tensor) -> Tensor:
+    return z - z.mean(0)
+
+
+def whitened(z: Tensor) -> Tensor:
+    """Centered, and along each principal axis divided by the standard deviation."""
+    z = centered(z).double()
+    variance, axes = torch.linalg.eigh(z.T @ z / len(z))
+    return (z @ axes / (variance + SHRINKAGE * variance.mean()).sqrt()).float()
+
+
 def searches(
     images: Tensor, run: SpacesModel, baseline: SpacesModel | None, device: torch.device, *, mixed: bool
 ) -> dict[str, Rows]:
@@ -277,13 +308,21 @@ def searches(
     z = embed(run, images, device)
     found = {space: cosine_scores(z[space]) for space in SPACES}
     found |= {"z": weighted_scores(z, dict.fromkeys(SPACES, 1.0)), "h": cosine_scores(z["h"])}
+    for style in SPACES[1:]:
+        found[ALL_BUT(style)] = weighted_scores(z, {space: 1.0 for space in SPACES if space != style})
+    plain = {name: z[name] for name in ("content", "h")}
     if mixed:
         weights = {"content": 1.0, "appearance": UNLIKE}
         found["content − 0.3 appearance"] = weighted_scores(z, weights)
         found[MIXED] = weighted_scores(z, weights, {"content": alike(z["content"])})
     if baseline is not None:
         theirs = embed(baseline, images, device)
-        found |= {"baseline z": cosine_scores(theirs["content"]), "baseline h": cosine_scores(theirs["h"])}
+        both = {"baseline z": theirs["content"], "baseline h": theirs["h"]}
+        found |= {name: cosine_scores(x) for name, x in both.items()}
+        plain |= both
+    for name, x in plain.items():
+        found[f"{name}, centered"] = cosine_scores(centered(x))
+        found[f"{name}, whitened"] = cosine_scores(whitened(x))
     histograms = [color_histogram(part.to(device)) for part in images.split(BATCH)]
     return {**found, "color histogram": cosine_scores(torch.cat(histograms))}
 
@@ -300,7 +339,7 @@ def answer(gallery: Gallery, question: Question, found: Mapping[str, Rows]) -> d
     table["chance"] = {
         "precision_at_10": round(own.chance_precision, 4), "map": round(own.chance_average_precision, 4)
     }  # fmt: skip
-    rivals = ("h", "content") if question.own == MIXED else ("h",)
+    rivals = ("h", "content") if question.own not in SPACES else ("h",)
     return {
         "data": gallery.name, "question": question.name, "own": question.own, "images": n, "queries": own.queries,
         "relevant_per_query": round(own.relevant.double().mean().item(), 1), **question.about, "scores": table,

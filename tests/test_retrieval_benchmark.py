@@ -15,10 +15,11 @@ from small_models import photograph
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "retrieval.py"
 QUESTIONS = {
-    ("planted appearances", "same photograph"): "content",
+    ("planted appearances", "same photograph"): "all but appearance",
     ("planted appearances", "same appearance"): "appearance",
-    ("planted framings", "same photograph"): "content",
+    ("planted framings", "same photograph"): "all but spatial",
     ("planted framings", "same framing"): "spatial",
+    ("planted styles", "same photograph"): "content",
     ("planted both", "same photograph, other appearance"): "like content, unlike appearance",
     ("CUB", "same species"): "content",
     ("CUB", "same box"): "spatial",
@@ -129,3 +130,25 @@ def test_every_question_is_answered_on_photographs(benchmark, shared_data, tmp_p
         own, h = row["scores"][row["own"]], row["scores"]["h"]
         assert lead["map"] == pytest.approx(own["map"] - h["map"], abs=2e-4)
         assert lead["ahead"] == (lead["map"] > 0 and lead["precision_at_10"] > 0)
+
+
+def test_whitened_features_have_equal_variances(benchmark):
+    torch.manual_seed(0)
+    z = torch.randn(400, 6) @ torch.randn(6, 6) + 3
+    found = benchmark.whitened(z)
+    covariance = found.T @ found / len(found)
+    assert found.mean(0).abs().max() < 1e-5
+    assert (covariance - covariance.diag().diag()).abs().max() < 1e-5
+    variance = torch.linalg.eigvalsh(torch.cov(z.double().T, correction=0))
+    expected = variance / (variance + benchmark.SHRINKAGE * variance.mean())
+    assert torch.allclose(covariance.diag().sort().values.double(), expected.sort().values, atol=1e-5)
+
+
+def test_pairs_of_styles_show_every_photograph_in_every_appearance_and_every_framing(benchmark, monkeypatch):
+    monkeypatch.setattr(benchmark, "APPEARANCES", {"a": lambda x: x, "b": lambda x: x + 1})
+    monkeypatch.setattr(benchmark, "FRAMINGS", {"c": lambda x: x, "d": lambda x: x + 10})
+    photos = torch.arange(0, 600, 100).view(6, 1, 1, 1).expand(-1, 3, 2, 2)
+    images, number = benchmark.in_pairs_of_styles(photos, torch.device("cpu"))
+    assert (images[:, 0, 0, 0] // 100 == number).all()
+    styles = [set((images[number == i, 0, 0, 0] % 100).tolist()) for i in range(6)]
+    assert {frozenset(s) for s in styles} == {frozenset({0, 11}), frozenset({10, 1})}
