@@ -116,7 +116,7 @@ def transfer(
     out: Path = Path("unweave-transfer"),
     scale: Literal["mini", "paper"] = "mini",
     pretraining: Path | None = None,
-    seed: int = 0,
+    seed: tuple[int, ...] = (0,),
     only: str = "",
     tune: bool = False,
     quick: bool = False,
@@ -134,7 +134,7 @@ def transfer(
         scale: mini is Tiny-ImageNet at 64 pixels and ResNet-18, about 50 s of training for each model on one H200;
             paper is ImageNet at 224 pixels and ResNet-50, for clusters.
         pretraining: Folder of the images to train on, if it is not in --data.
-        seed: Seed of the networks, the order of images and the views; each seed has its own rows.
+        seed: Seeds of the networks, the order of images and the views; each seed has its own rows.
         only: Names of models or parts of them, separated by commas.
         tune: Try the settings listed for each model, with one tuning seed and without test images; writes tuning.json.
         quick: A test: two steps of a small network, and few images of each task.
@@ -147,5 +147,5 @@ def transfer(
         run_tuning(out, data, pretraining=pretraining, only=only, quick=quick, changes=changes)
     else:
         run_transfer(
-            out, data, scale=scale, pretraining=pretraining, seed=seed, only=only, quick=quick, changes=changes
+            out, data, scale=scale, pretraining=pretraining, seeds=seed, only=only, quick=quick, changes=changes
         )

@@ -16,9 +16,9 @@ from unweave.files import locked
 T = TypeVar("T")
 LONGEST_WAIT = timedelta(days=30)
 """The others wait while the first process scores a model, which can take hours."""
-TRAINING_AT_ONCE = 4
-"""Calls of a study that train at the same time: so many keep a GPU busy, and more of them slow down the probes of the
-other calls."""
+TRAINING_AT_ONCE = 2
+"""Calls of a study that train at the same time: one reads its images while the other keeps the GPU busy. More of them
+slow each other and the probes down."""
 
 
 class Processes:

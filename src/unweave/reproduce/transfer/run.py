@@ -11,12 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from unweave import load, pretrain
+from unweave import UnweaveError, load, pretrain
 from unweave.evaluation import PENALTIES
 from unweave.inference import SpacesModel
 from unweave.reproduce.results import ResultsTable, Row
@@ -83,7 +84,7 @@ def run_transfer(
     *,
     scale: str = "mini",
     pretraining: Path | None = None,
-    seed: int = 0,
+    seeds: Sequence[int] = (0,),
     only: str = "",
     device: str | None = None,
     quick: bool = False,
@@ -96,12 +97,14 @@ def run_transfer(
         data: folder of the tasks' data sets.
         scale: ``mini`` or ``paper``.
         pretraining: folder of the pre-training images; by default ``tiny-imagenet`` or ``imagenet`` in ``data``.
-        seed: of the networks, the order of images and the views.
+        seeds: of the networks, the order of images and the views; every model is made with each.
         only: names of models, or parts of them, separated by commas.
         device: cpu or cuda.
         quick: a test: two steps of a small network, few images of each task.
         changes: settings of `unweave train` that replace those of the scale.
     """
+    if not seeds:
+        raise UnweaveError("`seed` needs at least one number")
     settings = read_scale(scale)
     models = chosen_models(settings, only)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -114,7 +117,7 @@ def run_transfer(
     (out / "runs").mkdir(parents=True, exist_ok=True)
     table = ResultsTable(out / "table.json", KEY, settings)
     with table.counting() if processes.first else nullcontext():
-        for model in models:
+        for model, seed in product(models, seeds):
             with processes.claimed(study.folder(model, seed)) as mine:
                 table.read_again()
                 if processes.agree(mine and (model, "h", seed) not in table.done):
