@@ -282,6 +282,8 @@ def step(size, key):
 
 
 TRANSFER = "results/transfer/table.json"
+PER_SPACE = "SimCLR + per-space entropy"
+FINE_TUNED = {"model": "SimCLR + Ours-FT", "base": "SimCLR continued"}
 OURS_ON_PHOTOGRAPHS = "r['model'] == 'SimCLR + Ours-Scratch'"
 
 
@@ -291,17 +293,27 @@ def transfer(column, features="z", model="SimCLR + Ours-Scratch"):
     return f"100 * mean(r['{column}'] for r in rows if {chosen})"
 
 
-def gain(column, features="z"):
-    """Ours minus SimCLR, in points."""
-    return TRANSFER, f"{transfer(column, features)} - {transfer(column, features, 'SimCLR')}"
+def paired_gain(column, features="z", model="SimCLR + Ours-Scratch", base="SimCLR"):
+    """The differences of two models for every seed that both have."""
+    own = f"r['model'] == '{model}' and r['features'] == '{features}'"
+    other = f"q['model'] == '{base}' and q['features'] == '{features}' and q['seed'] == r['seed']"
+    return f"r['{column}'] - q['{column}'] for r in rows for q in rows if {own} and {other}"
 
 
-def gain_half_width(column, features="z"):
-    """Of the 95% interval of that difference, paired by seed."""
-    own = f"r['model'] == 'SimCLR + Ours-Scratch' and r['features'] == '{features}'"
-    base = f"q['model'] == 'SimCLR' and q['features'] == '{features}' and q['seed'] == r['seed']"
-    paired = f"r['{column}'] - q['{column}'] for r in rows for q in rows if {own} and {base}"
-    return TRANSFER, f"100 * half_width({paired})"
+def gain(*which, sign=1, **named):
+    """The mean of those differences, in points."""
+    return TRANSFER, f"{100 * sign} * mean({paired_gain(*which, **named)})"
+
+
+def gain_half_width(*which, **named):
+    """Of the 95% interval of that mean."""
+    return TRANSFER, f"100 * half_width({paired_gain(*which, **named)})"
+
+
+def class_share(space, model="SimCLR + Ours-Scratch"):
+    """The accuracy of classes from a style space, divided by content's."""
+    content = transfer("pretraining_top1", "content", model)
+    return TRANSFER, f"({transfer('pretraining_top1', space, model)}) / ({content})"
 
 
 def photograph_sensitivity(function, wanted):
@@ -388,17 +400,20 @@ RESULTS = [
             for model in ("SimCLR + Ours-Scratch", "SimCLR")
         ],
     ),
-    (
-        "here it is {:.1f}, within",
-        [(TRANSFER, f"-({gain('average', 'h')[1]})")],
-    ),
+    ("here h gains {:.1f}", [gain("average", "h")]),
     (
         "it should be invariant to (sensitivity of content at\nmost {:.3f}, of styles at most {:.3f}",
         [photograph_sensitivity("max", "s == 'content'"), photograph_sensitivity("max", "s not in ('content', g)")],
     ),
+    ("with {:.2f} of content's accuracy. One entropy", [class_share("appearance")]),
     (
-        "with {:.2f} of content's accuracy. Three",
-        [(TRANSFER, f"({transfer('pretraining_top1', 'appearance')}) / ({transfer('pretraining_top1', 'content')})")],
+        "transfers as well (−{:.1f} points), and classes are predicted from its spatial space with {:.2f} in place of "
+        "{:.2f}",
+        [
+            gain("average", base=PER_SPACE, sign=-1),
+            class_share("spatial", PER_SPACE),
+            class_share("spatial"),
+        ],
     ),
     (
         "style r² {:.2f} at 50 dimensions, {:.2f} with fixed λ",
@@ -443,12 +458,22 @@ README += [
         ],
     ),
     (
-        "h is not ahead (−{:.1f} ± {:.1f})",
-        [(TRANSFER, f"-({gain('average', 'h')[1]})"), gain_half_width("average", "h")],
+        "h +{:.1f} ± {:.1f}. Fine-tuned from SimCLR z is +{:.1f} ± {:.1f}",
+        [
+            gain("average", "h"),
+            gain_half_width("average", "h"),
+            gain("average", **FINE_TUNED),
+            gain_half_width("average", **FINE_TUNED),
+        ],
     ),
     (
-        "with {:.2f} of content's accuracy. SimCLR",
-        [(TRANSFER, f"({transfer('pretraining_top1', 'appearance')}) / ({transfer('pretraining_top1', 'content')})")],
+        "h of the fine-tuned model is behind (−{:.1f} ± {:.2f})",
+        [gain("average", "h", **FINE_TUNED, sign=-1), gain_half_width("average", "h", **FINE_TUNED)],
+    ),
+    ("with {:.2f} of content's accuracy. One entropy", [class_share("appearance")]),
+    (
+        "transfers as well (−{:.1f} ± {:.1f}, 2 seeds)",
+        [gain("average", base=PER_SPACE, sign=-1), gain_half_width("average", base=PER_SPACE)],
     ),
     (
         "SimCLR had {:d} tuning trials, ours {:d}",
