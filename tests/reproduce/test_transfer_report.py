@@ -1,5 +1,6 @@
 """The report of the transfer experiment, on made-up rows."""
 
+import itertools
 import json
 import re
 
@@ -9,6 +10,7 @@ import scipy.stats
 
 from unweave.reproduce.results import ResultsTable
 from unweave.reproduce.transfer import paper
+from unweave.reproduce.transfer.budget import expected_best
 from unweave.reproduce.transfer.checks import checks, points
 from unweave.reproduce.transfer.figures import COLORS, MARKERS, draw_frontier, draw_groups, draw_trials
 from unweave.reproduce.transfer.latex import full_tex, grouped_tex
@@ -380,3 +382,22 @@ def test_the_figure_of_trials_has_a_point_for_each_trial_with_styles(tmp_path):
     text = (tmp_path / "trials.svg").read_text()
     assert "SimCLR, content+joint, λ adapted" in text
     assert "fixed" not in text
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
+def test_the_expected_best_is_the_mean_over_all_choices_of_trials(k):
+    scores = [0.3, 0.1, 0.1, 0.7, 0.65, 0.2]
+    assert expected_best(scores, k) == pytest.approx(np.mean([max(some) for some in itertools.combinations(scores, k)]))
+
+
+def test_trials_beside_the_table_add_what_the_search_contributes(tmp_path):
+    trials = [
+        {"model": model, "trial": trial, "scores": {name: {"average": level + 0.1 * trial} for name in ("z", "h")}}
+        for model, level, count in (("SimCLR", 0.3, 2), (OURS, 0.4, 3))
+        for trial in range(count)
+    ]
+    (tmp_path / "tuning.json").write_text(json.dumps({"rows": trials}))
+    text = write(tmp_path, make_rows(["SimCLR", OURS]))
+    assert "| SimCLR | z | 2 | 35.0 | 40.0 | — |" in text  # the mean of 30 and 40, then the better one
+    assert f"| {OURS} | z | 3 | 50.0 | 56.7 | — |" in text
+    assert (tmp_path / "budget.svg").stat().st_size > 1000

@@ -98,7 +98,7 @@ def _bars(axis: Any, rows: Sequence[Row], models: Sequence[str], features: str) 
     axis.set_xticks(range(len(GROUPS)), list(GROUPS.values()))
     axis.tick_params(axis="x", length=0)
     axis.axhline(0, color="#444", lw=0.8)
-    _plain(axis, "y")
+    plain_axis(axis, "y")
 
 
 def frontier_models(rows: Sequence[Row]) -> list[str]:
@@ -162,10 +162,10 @@ def draw_trials(path: Path, trials: Sequence[Row]) -> None:
 
 def _from_zero(axis: Any, label: str) -> None:
     """An axis of separation: from 0, with room beside the last point."""
-    axis.margins(x=0.08)
-    axis.set_xlim(left=0)
+    last = axis.dataLim.x1
+    axis.set_xlim(0, 1.12 * last if last > 0 else 1)
     axis.set_xlabel(label, fontsize=9)
-    _plain(axis, "both")
+    plain_axis(axis, "both")
 
 
 def _finish_frontier(figure: Any, axes: Any, path: Path) -> None:
@@ -191,7 +191,7 @@ def _point(axis: Any, model: str, x: Mapping[int, float], y: Mapping[int, float]
     )  # fmt: skip
 
 
-def _plain(axis: Any, grid: str) -> None:
+def plain_axis(axis: Any, grid: str) -> None:
     """Without a frame, with a light grid below the data."""
     axis.set_axisbelow(True)
     axis.grid(axis=grid, color="#dddddd", lw=0.7)

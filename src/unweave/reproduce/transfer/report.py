@@ -1,11 +1,13 @@
 """``README.md``, the tables in LaTeX and the figures of the transfer experiment."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from unweave.report import render
 from unweave.reproduce.results import ResultsTable, Row
+from unweave.reproduce.transfer.budget import budget_table, draw_budget
 from unweave.reproduce.transfer.checks import checks
 from unweave.reproduce.transfer.figures import draw_frontier, draw_groups, frontier_models
 from unweave.reproduce.transfer.latex import full_tex, grouped_tex
@@ -28,17 +30,25 @@ KEY = ("model", "features", "seed")
 
 
 def write_report(out: Path, table: ResultsTable) -> None:
-    """All files, from the rows that exist, and the grouped table on the terminal; nothing without rows of z or h."""
+    """All files, from the rows that exist, and the grouped table on the terminal; nothing without rows of z or h.
+
+    Where ``out`` has the trials too, as ``tuning.json``, the report says what the search for settings contributes.
+    """
     rows = table.rows
     if not main_rows(rows):
         return
-    text = render(Path(__file__).with_name("report.md"), provenance=table.provenance_line(), **contents(rows))
+    tuning = out / "tuning.json"
+    trials = json.loads(tuning.read_text())["rows"] if tuning.exists() else []
+    values = {**contents(rows), "budget_table": budget_table(trials) if trials else ""}
+    text = render(Path(__file__).with_name("report.md"), provenance=table.provenance_line(), **values)
     (out / "README.md").write_text(text)
     (out / "grouped.tex").write_text(grouped_tex(rows))
     (out / "full.tex").write_text(full_tex(rows))
     draw_groups(out / "figure.svg", rows)
     if frontier_models(rows):
         draw_frontier(out / "frontier.svg", rows)
+    if trials:
+        draw_budget(out / "budget.svg", trials)
     print(grouped_table(rows))
 
 
