@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import unweave as uw
-from unweave.models.encoder import projector
+from unweave.models.encoder import output_layer, projector
 from unweave.provenance import provenance
 
 PENALTIES = [10.0**k for k in range(-6, 6)]
@@ -57,7 +57,7 @@ def observe(content: Tensor, visible: Tensor, style: Tensor, anew: Tensor, gener
 def train(objective: uw.DisentangledLoss, output: str, lost: float, steps: int, scored: int) -> dict[str, float]:
     torch.manual_seed(0)
     generator, n, lr = torch.Generator().manual_seed(0), 192, 3e-3
-    network = nn.Sequential(nn.Linear(8, 128), nn.ReLU(), projector(128, 128, 2, 16, output))
+    network = nn.Sequential(nn.Linear(8, 128), nn.ReLU(), projector(128, 128, 2, 16), output_layer(output, 16))
     optimizer = torch.optim.Adam(network.parameters(), lr=lr)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = lr * (1 + math.cos(math.pi * step / steps)) / 2

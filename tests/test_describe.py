@@ -19,7 +19,7 @@ OBJECTS = [
     A.RandomPadOrCrop(2.0),
     A.Views({"color": [A.ColorJitter(hue=0.5)], "blur": A.Asymmetric([A.GaussianBlur(3)], [A.GaussianBlur(3, p=0.1)])}),
     uw.SmallConvNet(16, layers=((4, 2), (8, 1)), pooled=True),
-    uw.Encoder(uw.SmallConvNet(16), ("content", "x"), dim={"content": 3, "x": 2}, nonnegative=("x",)),
+    uw.Encoder(uw.SmallConvNet(16), ("content", "x"), dim={"content": 3, "x": 2}, output="nonnegative"),
     uw.SimCLR(0.3),
     uw.DisentangledLoss(
         uw.VICReg(covariance_weight=1.5),

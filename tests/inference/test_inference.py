@@ -200,7 +200,8 @@ SPRITES = uw.Sprites(16)[torch.arange(5)]
 
 
 def test_a_run_with_groups_of_ones_own_is_loaded_embedded_and_exported(tmp_path):
-    encoder = uw.Encoder(uw.SmallConvNet(16, pooled=True), OWN_VIEWS.spaces, dim=4, hidden=8, nonnegative=("hue",))
+    output = {"content": "linear", "hue": "nonnegative"}
+    encoder = uw.Encoder(uw.SmallConvNet(16, pooled=True), OWN_VIEWS.spaces, dim=4, hidden=8, output=output)
     train_on_sprites(tmp_path / "run", encoder, OWN_VIEWS)
     with torch.no_grad():
         expected = encoder(OWN_VIEWS.prepare(SPRITES))

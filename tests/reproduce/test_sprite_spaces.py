@@ -9,7 +9,7 @@ from unweave import BarlowTwins, FixedWeights, SimCLR, Sprites, VICReg
 from unweave.data.sprites import render_masks
 from unweave.errors import UnweaveError
 from unweave.objectives import dependence
-from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, methods, nonnegative_spaces
+from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, methods, outputs
 from unweave.reproduce.sprite_spaces.pixel_scale import count
 from unweave.reproduce.sprite_spaces.report import OWN, extremes, grouped, shortcomings, worst_across
 from unweave.reproduce.sprite_spaces.run import (
@@ -68,7 +68,8 @@ def test_a_row_for_every_ablation_asked_for(tmp_path):
     assert run_sprite_spaces(tmp_path, TINY, device="cpu") == found
     for ablation, nonnegative in (("none", ["scale"]), ("no-ends", [])):
         run = load_checkpoint(tmp_path / "runs" / f"simclr-{ablation}-latents-0" / "checkpoint.safetensors")
-        assert run["fingerprint"]["encoder"]["nonnegative"] == nonnegative
+        output = run["fingerprint"]["encoder"]["output"]
+        assert [space for space in SPACES if output[space] == "nonnegative"] == nonnegative
     text = (tmp_path / "README.md").read_text()
     assert all(ablation in text for ablation in TINY.ablations)
     assert (tmp_path / "figure.svg").stat().st_size > 1000
@@ -213,7 +214,7 @@ def test_each_ablation_removes_one_part_and_plain_is_the_papers_objective():
     plain = make_objective(SIMCLR, "plain")
     assert (plain.independence, plain.content_pairs, plain.base) == (None, "own", SimCLR(temperature=0.15))
     assert plain.lambdas.tolist() == [1.0] * 6
-    restricted = {ablation for ablation in ABLATIONS if nonnegative_spaces(SIMCLR, ablation) == ("scale",)}
+    restricted = {ablation for ablation in ABLATIONS if outputs(SIMCLR, ablation)["scale"] == "nonnegative"}
     assert set(ABLATIONS) - restricted == {"no ends", "plain"}
 
 

@@ -199,10 +199,8 @@ def with_a_split_projector(parts):
 
 
 def with_a_nonnegative_space(parts):
-    spaces = parts["views"].spaces
-    parts["encoder"] = uw.Encoder(
-        parts["encoder"].backbone, spaces, dim=4, hidden=8, feature_dim=16, nonnegative=("color",)
-    )
+    output = {space: "nonnegative" if space == "color" else "linear" for space in parts["views"].spaces}
+    parts["encoder"] = uw.Encoder(parts["encoder"].backbone, output, dim=4, hidden=8, feature_dim=16, output=output)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +222,7 @@ def four_steps(tmp_path_factory):
         (with_a_redraw, "`views.redraw`"),
         (with_views_of_another_class, "`views`"),
         (with_a_split_projector, "`encoder.split`"),
-        (with_a_nonnegative_space, "`encoder.nonnegative`"),
+        (with_a_nonnegative_space, "`encoder.output`"),
     ],
 )
 def test_a_folder_with_a_run_that_differs_in_any_option_is_refused(four_steps, change, named):

@@ -1,6 +1,6 @@
 """images ─► backbone ─► h ─► one projector for each space ─► z (paper, section 3.2)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
@@ -16,26 +16,35 @@ from unweave.settings import require_number
 T = TypeVar("T")
 
 
-Output = Literal["linear", "unit", "standardised"]
+Output = Literal["linear", "unit", "standardised", "nonnegative"]
 STAGES = ("layer1", "layer2", "layer3")
 """The first three stages of a ResNet."""
 
 
-def projector(dim_in: int, hidden: int, depth: int, dim_out: int, output: Output = "linear") -> nn.Sequential:
-    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map.
-
-    The last layer is followed by L2-normalisation or by batch norm without parameters where ``output`` says so.
-    """
+def projector(dim_in: int, hidden: int, depth: int, dim_out: int) -> nn.Sequential:
+    """``depth`` linear layers with batch norm and ReLU between them and without biases; depth 1 is a linear map."""
     layers: list[nn.Module] = []
     for _ in range(depth - 1):
         layers += [nn.Linear(dim_in, hidden, bias=False), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True)]
         dim_in = hidden
-    layers.append(nn.Linear(dim_in, dim_out, bias=False))
-    if output == "unit":
-        layers += [SinglePrecision(), UnitLength()]
-    elif output == "standardised":
-        layers += [SinglePrecision(), nn.BatchNorm1d(dim_out, eps=1e-12, affine=False)]
-    return nn.Sequential(*layers)
+    return nn.Sequential(*layers, nn.Linear(dim_in, dim_out, bias=False))
+
+
+def output_layer(output: Output, dim: int) -> nn.Module:
+    """What follows a projector: nothing, L2-normalisation, batch norm without parameters, or the root of a softmax.
+
+    Examples:
+        >>> output_layer("unit", 2)(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+    if output == "linear":
+        return nn.Identity()
+    last = {
+        "unit": UnitLength(),
+        "standardised": nn.BatchNorm1d(dim, eps=1e-12, affine=False),
+        "nonnegative": NonNegative(),
+    }[output]
+    return nn.Sequential(SinglePrecision(), last)
 
 
 class SinglePrecision(nn.Module):
@@ -64,15 +73,18 @@ class UnitLength(nn.Module):
         return nn.functional.normalize(z, dim=1)
 
 
-def to_nonnegative_orthant(z: Tensor) -> Tensor:
-    """Square roots of a softmax, (n, d) to (n, d): unit vectors with non-negative coordinates.
+class NonNegative(nn.Module):
+    """Square roots of a softmax: unit vectors with non-negative coordinates.
 
     Examples:
-        >>> to_nonnegative_orthant(torch.tensor([[0.0, 0.0], [9.0, -9.0]])).round(decimals=2)
+        >>> NonNegative()(torch.tensor([[0.0, 0.0], [9.0, -9.0]])).round(decimals=2)
         tensor([[0.7100, 0.7100],
                 [1.0000, 0.0000]])
     """
-    return (z.log_softmax(1) / 2).exp()
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(n, d) to (n, d)"""
+        return (z.log_softmax(1) / 2).exp()
 
 
 class Encoder(Described, nn.Module):
@@ -94,11 +106,11 @@ class Encoder(Described, nn.Module):
             projectors read instead of h: they hold what h discards, such as position and color. "auto" is the first
             three stages of a ResNet, and h of other networks.
         style_grid: side of the grid to which these feature maps are averaged; 1 for one mean per channel.
-        nonnegative: spaces whose embeddings are restricted to the non-negative orthant of the unit sphere, for factors
-            with two ends, such as size, under a method that compares directions (SimCLR).
-        output: the last layer of each projector: "linear"; "unit", L2-normalised, for SimCLR; or "standardised", batch
-            norm without parameters, for Barlow Twins. The embedding is then what the loss sees: its length, or the
-            variance of its dimensions, is not left to chance.
+        output: the last layer of each projector, one for all spaces or one for each: "linear"; "unit", L2-normalised,
+            for SimCLR; "standardised", batch norm without parameters, for Barlow Twins; or "nonnegative", the square
+            root of a softmax, a unit vector without negative coordinates, for factors with two ends, such as size,
+            and for content of few kinds. The embedding is then what the loss sees: its length, or the variance of its
+            dimensions, is not left to chance.
         feature_dim: the size of h, where ``backbone`` is a module without an attribute ``num_features``.
         channels: of the images, where ``backbone`` is a name.
         image_size: side of the images in pixels, where ``backbone`` is the name of a network built for one size.
@@ -108,7 +120,8 @@ class Encoder(Described, nn.Module):
     Notes:
         On the whole sphere an interval can be embedded as a closed loop, with another starting point for each content.
         Neither entropy nor independence changes then, but size 2 of one content lies where size 3 of another does. The
-        theorem's spaces are cubes, in which a loop costs entropy.
+        theorem's spaces are cubes, in which a loop costs entropy. A softmax saturates: the more certain a network is of
+        one of a few contents, the less of anything else its embedding holds.
 
     Examples:
         >>> import torch, unweave as uw
@@ -130,8 +143,7 @@ class Encoder(Described, nn.Module):
         style_gradient: float = 1.0,
         style_layers: Sequence[str] | Literal["auto"] = (),
         style_grid: int = 1,
-        nonnegative: Collection[str] = (),
-        output: Output = "linear",
+        output: Output | Mapping[str, Output] = "linear",
         feature_dim: int | None = None,
         channels: int = 3,
         image_size: int | None = None,
@@ -142,13 +154,9 @@ class Encoder(Described, nn.Module):
         self.spaces = tuple(spaces)
         if not self.spaces or "h" in self.spaces or len(set(self.spaces)) != len(self.spaces):
             raise UnweaveError(f"`spaces` must be different names other than 'h', not {self.spaces}")
-        self.nonnegative = frozenset(nonnegative)
-        if unknown := self.nonnegative - set(self.spaces):
-            raise UnweaveError(f"`nonnegative` names the spaces {sorted(unknown)}, but there are {sorted(self.spaces)}")
-        if output not in get_args(Output):
-            raise UnweaveError(f"`output` is one of {', '.join(get_args(Output))}, not {output!r}")
-        if output != "linear" and (split is not None or nonnegative):
-            raise UnweaveError(f"`output` {output!r} excludes `split` and `nonnegative`: use 'linear'")
+        outputs: dict[str, Output] = _per_space("output", output, self.spaces)
+        if unknown := set(outputs.values()) - set(get_args(Output)):
+            raise UnweaveError(f"`output` is one of {', '.join(get_args(Output))}, not {sorted(unknown)[0]!r}")
         if isinstance(backbone, str):
             self.backbone, known = make_backbone(
                 backbone, channels=channels, image_size=image_size, small_images=small_images, pretrained=pretrained
@@ -182,17 +190,17 @@ class Encoder(Described, nn.Module):
             self.projectors = nn.ModuleDict({"all": projector(self.feature_dim, *sizes)})
         else:
             dims, hiddens, depths = (
-                _per_space(name, value, self.spaces)
-                for name, value in (("dim", dim), ("hidden", hidden), ("depth", depth))
+                _sizes(name, value, self.spaces) for name, value in (("dim", dim), ("hidden", hidden), ("depth", depth))
             )
             sizes_in = dict.fromkeys(self.spaces, of_projector)
             if style_layers:
                 self._taps = FeatureMaps(self.backbone, style_layers, style_grid)
                 sizes_in |= dict.fromkeys(self.spaces[1:], self._taps.features(channels, image_size or 64))
             self.projectors = nn.ModuleDict(
-                {s: projector(sizes_in[s], hiddens[s], depths[s], dims[s], output) for s in self.spaces}
+                {s: projector(sizes_in[s], hiddens[s], depths[s], dims[s]) for s in self.spaces}
             )
             self.dims = dims
+        self.outputs = nn.ModuleDict({s: output_layer(outputs[s], self.dims[s]) for s in self.spaces})
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """h (n, feature_dim), and z (n, dim) of every space by name."""
@@ -208,9 +216,7 @@ class Encoder(Described, nn.Module):
             content, *styles = self._projector_inputs(h)
             inputs = [content, *map(self._less_gradient, styles)]
             z = {space: self.projectors[space](x) for space, x in zip(self.spaces, inputs, strict=True)}
-        for space in self.nonnegative:
-            z[space] = to_nonnegative_orthant(z[space])
-        return {"h": h, **z}
+        return {"h": h, **{space: self.outputs[space](z[space]) for space in self.spaces}}
 
     def _projector_inputs(self, h: Tensor) -> Sequence[Tensor]:
         """What the projector of each space reads."""
@@ -285,10 +291,18 @@ class BothViews(nn.Module):
         return self.encoder(a), {} if b is None else self.encoder(b)
 
 
-def _per_space(name: str, value: int | Mapping[str, int], spaces: tuple[str, ...]) -> dict[str, int]:
-    if isinstance(value, Mapping) and set(value) != set(spaces):
+def _per_space(name: str, value: T | Mapping[str, T], spaces: tuple[str, ...]) -> dict[str, T]:
+    """A setting of every space, from one value for all of them or one for each."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(spaces, value)
+    if set(value) != set(spaces):
         raise UnweaveError(f"`{name}` names the spaces {sorted(value)}, but there are {sorted(spaces)}")
-    values = dict(value) if isinstance(value, Mapping) else dict.fromkeys(spaces, value)
+    return dict(value)
+
+
+def _sizes(name: str, value: int | Mapping[str, int], spaces: tuple[str, ...]) -> dict[str, int]:
+    """The same for numbers of at least 1."""
+    values = _per_space(name, value, spaces)
     for space, number in values.items():
         if number < 1:
             raise UnweaveError(f"`{name}` of space {space!r} must be at least 1, not {number}")

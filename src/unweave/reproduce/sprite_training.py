@@ -1,6 +1,6 @@
 """Network and training settings that both sprite experiments share."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +8,7 @@ import torch
 
 from unweave import Encoder, LaunchConfig, OptimConfig, SmallConvNet, Sprites, TrainConfig
 from unweave.evaluation import PENALTIES
+from unweave.models import Output
 
 MEAN, STD = (0.0233, 0.0210, 0.0184), (0.128, 0.106, 0.105)
 """Statistics of ColorDSprites, from the authors' release."""
@@ -35,14 +36,11 @@ class SpriteTraining:
         spaces: Sequence[str],
         dim: int | Mapping[str, int],
         depth: int = 2,
-        nonnegative: Collection[str] = (),
-        output: Literal["linear", "unit", "standardised"] = "linear",
+        output: Output | Mapping[str, Output] = "linear",
     ) -> Encoder:
         """An encoder with a projector of ``depth`` layers for each space."""
         backbone = SmallConvNet(self.size, SMALL, pooled=True) if self.backbone == "small" else self.backbone
-        return Encoder(
-            backbone, spaces, dim=dim, hidden=self.hidden, depth=depth, nonnegative=nonnegative, output=output
-        )
+        return Encoder(backbone, spaces, dim=dim, hidden=self.hidden, depth=depth, output=output)
 
     def train_config(
         self, seed: int, device: str, lr: float = 2e-3, precision: Literal["auto", "32-true"] = "auto"

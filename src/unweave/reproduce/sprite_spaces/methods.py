@@ -13,6 +13,7 @@ from unweave import (
     SimCLR,
     VICReg,
 )
+from unweave.models import Output
 from unweave.objectives import BaseMethod, LambdaRule
 from unweave.reproduce.sprite_spaces.views import SPACES
 
@@ -43,6 +44,7 @@ class SpacesMethod:
     independence: Mapping[str, float] = field(default_factory=lambda: INDEPENDENCE)
     content_pairs: Literal["own", "all"] = "all"
     nonnegative: tuple[str, ...] = ()
+    """Spaces restricted to the non-negative orthant."""
     lr: float = 1e-3
     power: float | None = None
 
@@ -92,6 +94,7 @@ def make_objective(method: SpacesMethod, ablation: str) -> DisentangledLoss:
     )
 
 
-def nonnegative_spaces(method: SpacesMethod, ablation: str) -> tuple[str, ...]:
-    """The spaces of a row that are restricted to the non-negative orthant."""
-    return () if ablation in ("no ends", "plain") else method.nonnegative
+def outputs(method: SpacesMethod, ablation: str) -> dict[str, Output]:
+    """The last layer of each space's projector in a row."""
+    restricted = () if ablation in ("no ends", "plain") else method.nonnegative
+    return {space: "nonnegative" if space in restricted else "linear" for space in SPACES}

@@ -17,7 +17,7 @@ from unweave import SimCLR, Sprites, UnweaveError, train
 from unweave.evaluation import compute_embeddings, dci
 from unweave.objectives import BaseMethod, effective_rank, variance
 from unweave.reproduce.results import ResultsTable, Row
-from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, methods, nonnegative_spaces
+from unweave.reproduce.sprite_spaces.methods import ABLATIONS, make_objective, methods, outputs
 from unweave.reproduce.sprite_spaces.report import KEY, write_report
 from unweave.reproduce.sprite_spaces.views import FACTORS, SPACES, Mode, SpriteFactors, SpriteViews
 from unweave.reproduce.sprite_training import SpriteTraining, split_sprites
@@ -99,7 +99,7 @@ def train_row(
     train_index, held_out = split_sprites(config.scored)
     chosen, views = methods(config.steps, config.temperature)[method], SpriteViews(config.size, config.mode)
     torch.manual_seed(seed)
-    encoder = config.encoder(SPACES, chosen.dims, nonnegative=nonnegative_spaces(chosen, ablation))
+    encoder = config.encoder(SPACES, chosen.dims, output=outputs(chosen, ablation))
     objective = make_objective(chosen, ablation)
     folder = runs / f"{method} {ablation} {config.mode} {seed}".replace(" ", "-")
     training = config.train_config(seed, device, chosen.lr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unweave import AdditiveAscent, BarlowTwins, CollapseGuard, DisentangledLoss, DualAscent, SimCLR, VICReg
+from unweave.models import Output
 from unweave.objectives import BaseMethod, FixedWeights, LambdaRule
 from unweave.settings import from_nested, read_yaml
 
@@ -42,7 +43,7 @@ class Setting:
     """Exponent of the distance of two views in place of the method's invariance; None for the method's."""
     noise: float = 0.0
     """Noise on the embedding during training."""
-    output: Literal["linear", "unit", "standardised"] = "linear"
+    output: Output = "linear"
     """The last layer of the projector."""
     min_variance: float = 0.3
     """Our rule: variance below which λ is reduced."""
