@@ -78,6 +78,18 @@ def test_a_captured_run_is_evaluated_and_fine_tuned_like_any_other(photo_folder,
     assert "knn/h" in captured.metrics[-1]
 
 
+def test_λ_follows_a_schedule_over_both_phases_of_fine_tuning(photo_folder, base, tmp_path):
+    settings = {"init": str(base[0]), "projector_epochs": 2, "epochs": 3, "lambda_warmup": 0.5, "log_every": 1}
+    pretrain(photo_folder, tmp_path, probe="none", **settings)
+    of_phase = [tmp_path / "projectors" / "metrics.jsonl", tmp_path / "metrics.jsonl"]
+    lambdas = [json.loads(line)["content/lambda"] for path in of_phase for line in path.read_text().splitlines()]
+    steps = len(lambdas)
+    changes = [step for step in range(1, steps) if lambdas[step] != lambdas[step - 1]]
+    # A line has the λ with which its step was taken, so that a change at update u is seen at step u + 1.
+    assert changes == [*range(steps // 2 + 1, steps * 4 // 5 + 1)]
+    assert steps // 2 > len(of_phase[0].read_text().splitlines())  # the window begins in the second phase
+
+
 @pytest.mark.parametrize("cache", ["ram", "none"])
 def test_the_cache_changes_nothing(photo_folder, base, tmp_path, cache):
     pretrain(photo_folder, tmp_path, cache=cache, workers=2 if cache == "none" else 0)

@@ -74,7 +74,8 @@ def pretrain(
     source, held_out = hold_out(whole, config.report.held_out)
     config = replace(config, training=config.training.for_images(len(source)))
     phases = _phases(config, folder)
-    objective = config.build_objective(phases[-1].config.total_steps(len(source)))
+    # One objective for all phases: its schedules are fractions of the whole run, and its state carries over.
+    objective = config.build_objective(sum(phase.config.total_steps(len(source)) for phase in phases))
     config.training.require_batch(len(source), objective.least_batch)
     fabric = config.training.launch.start()
     folder.create()
