@@ -84,6 +84,17 @@ def test_more_pairs_may_share_nothing(photos):
             A.Views({}, **wrong)
 
 
+def test_without_sharing_the_kinds_are_the_same_and_every_group_is_drawn_independently(photos):
+    groups = {"flip": [A.RandomHorizontalFlip()], "hue": [A.ColorJitter(hue=0.5)]}
+    sharing, control = (A.Views(groups, share=share)(photos, generator=seeded()) for share in (True, False))
+    assert torch.equal(sharing.shared, control.shared)
+    assert torch.equal(sharing.a, control.a)
+    hues = [[side[1][1]["hue"] for side in pair.steps] for pair in (sharing, control)]
+    of_hue = sharing.shared == 2
+    assert torch.equal(hues[0][0][of_hue], hues[0][1][of_hue])
+    assert (hues[1][0] != hues[1][1]).all()
+
+
 def test_two_halves_of_a_batch_get_the_views_of_the_whole(photos):
     views = make()
     whole = views(photos, generator=seeded())

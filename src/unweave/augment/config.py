@@ -55,6 +55,8 @@ class ViewsConfig:
     """Probability of solarizing the first and the second view."""
     unshared: int = 1
     """Pairs of views that share no style for each pair that shares a given one."""
+    share: bool = True
+    """Share the parameters of a style in the pairs of its space; without it no space can keep a style: a control."""
     rotation: float = 30.0
     """Largest angle of the style rotation, in degrees."""
     mean: tuple[float, ...] | None = None
@@ -114,9 +116,10 @@ class ViewsConfig:
         from unweave import augment as A
 
         normalize = A.Normalize(*self.statistics(channels))
+        how: dict[str, Any] = {"unshared": self.unshared, "share": self.share}
         if self.groups is not None:
             extra = _transforms("ungrouped", self.ungrouped or [], self.size)
-            return A.Views(self._described_groups(), ungrouped=[*extra, normalize], unshared=self.unshared)
+            return A.Views(self._described_groups(), ungrouped=[*extra, normalize], **how)
         if channels not in (1, 3) and (colored := [name for name in self.chosen if set(STYLES[name]) & set(COLOR)]):
             raise UnweaveError(f"`styles` {', '.join(colored)} need gray or RGB images, not {channels} channels")
         stock = {name: both for name in STOCK if (both := self._stock(name, channels)) is not None}
@@ -128,7 +131,7 @@ class ViewsConfig:
             {name: _group(transforms) for name, transforms in shared.items()},
             ungrouped=_group([*after, (normalize, normalize)]),
             before=_group(before),
-            unshared=self.unshared,
+            **how,
         )
 
     def _stock(self, name: str, channels: int) -> "tuple[Transform, Transform] | None":

@@ -125,6 +125,8 @@ class Views(Described):
         all_pairs: make all M + 1 pairs of every image, instead of pair l mod (M + 1) of image l.
         unshared: pairs that share no group for each pair that shares a given one. With more of them content is learned
             from pairs that differ as those of the base method do, and each style from fewer pairs.
+        share: whether a pair of kind m has the parameters of group m in common. Without it kinds are the same and no
+            pair shares anything: a control that has the spaces and cannot keep style in them.
         redraw: draw each view several times and keep the best draw.
 
     Examples:
@@ -145,10 +147,11 @@ class Views(Described):
         before: Group = (),
         all_pairs: bool = False,
         unshared: int = 1,
+        share: bool = True,
         redraw: Redraw | None = None,
     ) -> None:
         self.groups = tuple(groups)
-        self.all_pairs, self.unshared, self.redraw = all_pairs, unshared, redraw
+        self.all_pairs, self.unshared, self.share, self.redraw = all_pairs, unshared, share, redraw
         if unshared < 1 or (unshared > 1 and all_pairs):
             raise UnweaveError(f"`unshared` must be at least 1, and 1 with `all_pairs`, not {unshared}")
         for name in self.groups:
@@ -280,7 +283,7 @@ class Views(Described):
         params_a, params_b = [], []
         for step in self._steps:
             a, b = step.a.parameters(u[0][:, step.columns], size), step.b.parameters(u[1][:, step.columns], size)
-            if step.group is not None:
+            if step.group is not None and self.share:
                 same = shared == step.group + 1
                 from_b = u[0][:, self._columns + step.group] < 0.5 if step.a is not step.b else None
                 source = a if from_b is None else _where(from_b, b, a)
