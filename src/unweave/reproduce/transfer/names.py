@@ -9,7 +9,9 @@ MEANING: dict[str, str] = {
     "SimCLR + Ours-FT": "SimCLR, fine-tuned with a content space and two style spaces",
     "SimCLR + Ours-Scratch": "content and two style spaces from random weights",
     "SimCLR + per-space entropy": "Ours-Scratch with one entropy for each space in place of the joint entropy",
-    "SimCLR + paper's objective": "Ours-Scratch with the paper's objective and none of our additions",
+    "SimCLR + Ours-Scratch on h": "Ours-Scratch whose style projectors read h, as content's does",
+    "SimCLR three heads": "a control: projectors and layers of Ours-Scratch, one entropy each; no pair shares a style",
+    "SimCLR + paper's objective": "the paper's objective with fixed λ = 1 and none of our additions",
     "VICReg": "one space, one projector",
     "VICReg + Ours-FT": "VICReg, fine-tuned with a content space and two style spaces",
     "VICReg + Ours-Scratch": "content and two style spaces from random weights",
@@ -31,6 +33,8 @@ BASE: dict[str, str] = {
     "SimCLR + Ours-FT": "SimCLR continued",
     "SimCLR + Ours-Scratch": "SimCLR",
     "SimCLR + per-space entropy": "SimCLR",
+    "SimCLR + Ours-Scratch on h": "SimCLR",
+    "SimCLR three heads": "SimCLR",
     "SimCLR + paper's objective": "SimCLR",
     "VICReg + Ours-FT": "VICReg",
     "VICReg + Ours-Scratch": "VICReg",
@@ -40,8 +44,8 @@ BASE: dict[str, str] = {
     "SimCLR + Ours-Scratch, 200 epochs": "SimCLR, 200 epochs",
 }
 """The model that the paired difference of a model refers to."""
-SECOND_BASE: dict[str, str] = {"SimCLR + Ours-Scratch": "SimCLR wide"}
-"""A second model that a model is compared with."""
+OTHER_BASES: dict[str, tuple[str, ...]] = {"SimCLR + Ours-Scratch": ("SimCLR wide", "SimCLR three heads")}
+"""Further models that a model is compared with."""
 REFERENCES = ("supervised", "random weights", "SimCLR, 200 epochs", "SimCLR + Ours-Scratch, 200 epochs")
 """Models that do not compete for the best score of a column: they use labels, or another number of epochs."""
 

@@ -181,12 +181,13 @@ def rows_of(study: Study, model: str, seed: int) -> list[Row]:
 
 
 def row_scores(scores: Mapping[str, Any], features: str) -> Row:
-    """The scores of some features: of each task, and their means."""
+    """The scores of some features: of each task, and their means; and the penalty of each task's probe."""
     tasks = {name: by_features[features] for name, by_features in scores["tasks"].items()}
     matrix = scores["sensitivity"]
     return {
         "pretraining_top1": scores["top1"][features],
         "tasks": tasks,
+        "penalties": {name: by_features[features] for name, by_features in scores["penalties"].items()},
         **{group: round(score, 5) for group, score in group_averages(tasks).items()},
         "sensitivity": None if matrix is None or features == "h" else matrix.get(features, matrix),
     }

@@ -60,7 +60,8 @@ def score_model(
         penalties: of the probes.
 
     Returns:
-        scores by task and features: ``{"tasks": {task: {"h": …, "z": …}}, "top1": {…}, "sensitivity": …}``.
+        scores by task and features, and the penalties that cross-validation chose:
+        ``{"tasks": {task: {"h": …, "z": …}}, "penalties": {task: {…}}, "top1": {…}, "sensitivity": …}``.
     """
     model.to(data.device)
     compute = data.images.features_of(model)
@@ -69,18 +70,20 @@ def score_model(
         found = compute(part)
         return ImageFeatures(_features(found.features, alone=alone, projected=projected), found.rows)
 
-    def probed(task: Task) -> Mapping[str, float]:
+    def probed(task: Task) -> dict[str, Mapping[str, float]]:
         scores = probe_task(task, model.size, chosen, penalties=penalties, knn=False, device=data.device)
-        return {name: round(score, 5) for name, score in scores.linear.items()}
+        linear = {name: round(score, 5) for name, score in scores.linear.items()}
+        return {"scores": linear, "penalties": {name: float(f"{value:.3g}") for name, value in scores.penalty.items()}}
 
     def measured() -> dict[str, dict[str, float]]:
         found = sensitivity(model, views, data.photographs(PHOTOGRAPHS, decode_size))
         return {space: {group: round(v, 5) for group, v in row.items()} for space, row in found.items()}
 
-    tasks = {task.name: file.get(task.name, partial(probed, task)) for task in data.tasks}
-    top1 = file.get("top1", partial(probed, data.classes))
+    found = {task.name: file.get(task.name, partial(probed, task)) for task in data.tasks}
+    tasks, chosen_penalties = ({name: one[part] for name, one in found.items()} for part in ("scores", "penalties"))
+    top1 = file.get("top1", partial(probed, data.classes))["scores"]
     matrix = file.get("sensitivity", measured) if projected else None
-    return {"tasks": tasks, "top1": top1, "sensitivity": matrix}
+    return {"tasks": tasks, "penalties": chosen_penalties, "top1": top1, "sensitivity": matrix}
 
 
 def _features(by_space: Mapping[str, Tensor], *, alone: bool, projected: bool) -> dict[str, Tensor]:

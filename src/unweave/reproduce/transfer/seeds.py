@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from unweave.reproduce.results import Row
-from unweave.reproduce.transfer.names import BASE, ORDER, SECOND_BASE, TASKS
+from unweave.reproduce.transfer.names import BASE, ORDER, OTHER_BASES, SPATIAL, TASKS
 
+NOT_SPATIAL = "average without the spatial tasks"
+"""A column: the mean over all other tasks."""
 Matrix = dict[str, dict[str, float]]
 """A sensitivity matrix: the value of every space and group."""
 
@@ -64,8 +66,15 @@ def tasks_of(rows: Iterable[Row]) -> list[str]:
 def by_seed(rows: Iterable[Row], model: str, features: str, column: str = "average") -> dict[int, float]:
     """The value of a column or of a task, for each seed that has it."""
     found = {row["seed"]: row for row in rows if (row["model"], row["features"]) == (model, features)}
-    values = {seed: row["tasks"].get(column, row.get(column)) for seed, row in sorted(found.items())}
+    values = {seed: _value(row, column) for seed, row in sorted(found.items())}
     return {seed: float(value) for seed, value in values.items() if value is not None}
+
+
+def _value(row: Row, column: str) -> float | None:
+    if column == NOT_SPATIAL:
+        others = [score for task, score in row["tasks"].items() if task not in SPATIAL]
+        return mean(others) if others else None
+    return row["tasks"].get(column, row.get(column))
 
 
 def difference(
@@ -86,7 +95,7 @@ def difference(
 
 def bases_of(model: str) -> list[str]:
     """The models that a model is compared with."""
-    return [bases[model] for bases in (BASE, SECOND_BASE) if model in bases]
+    return [*([BASE[model]] if model in BASE else []), *OTHER_BASES.get(model, ())]
 
 
 def style_spaces(rows: Iterable[Row], model: str) -> list[str]:

@@ -8,6 +8,7 @@ from unweave.reproduce.transfer import paper
 from unweave.reproduce.transfer.checks import checks, points
 from unweave.reproduce.transfer.names import BASE, GROUPS, MEANING, PAPER_SCALE_ONLY, REFERENCES, TASKS
 from unweave.reproduce.transfer.seeds import (
+    NOT_SPATIAL,
     bases_of,
     by_seed,
     class_share,
@@ -98,6 +99,24 @@ def check_table(rows: Sequence[Row]) -> str:
     """Demanded, measured, met."""
     body = [[check.claim, check.bound, check.value, "yes" if check.met else "**no**"] for check in checks(rows)]
     return markdown(["demand", "demanded", "measured", "met"], body) if body else ""
+
+
+def harder_table(rows: Sequence[Row]) -> str:
+    """Comparisons that are harder than those demanded: without the spatial tasks, and with the h of the bases."""
+    ours, fine_tuned = "SimCLR + Ours-Scratch", "SimCLR + Ours-FT"
+    asked = [
+        *((ours, "z", base, "z", NOT_SPATIAL) for base in ("SimCLR", "SimCLR wide", "SimCLR three heads")),
+        (fine_tuned, "z", "SimCLR continued", "z", NOT_SPATIAL),
+        (ours, "h", "SimCLR wide", "h", "average"),
+        *((ours, "z", base, "h", "average") for base in ("SimCLR", "SimCLR wide")),
+        (fine_tuned, "z", "SimCLR continued", "h", "average"),
+    ]
+    body = []
+    for model, features, base, of_base, column in asked:
+        found = difference(rows, model, base, features, column, base_features=of_base)
+        if found:
+            body.append([f"{features} of {model}", f"{of_base} of {base}", column, points(found, 2)])
+    return markdown(["model", "compared with", "column", "difference"], body) if body else ""
 
 
 def paper_table(rows: Sequence[Row]) -> str:
