@@ -18,7 +18,7 @@ RULES = ("standard", "paper", "ours")
 """The standard λ from the first step; the paper's rule; ours."""
 FILE = Path(__file__).with_name("settings.yaml")
 MIN_RANK = 1.6
-"""Effective rank below which our rule reduces λ: three shapes span two directions."""
+"""Three shapes span two directions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,8 @@ class Setting:
     """The last layer of the projector."""
     min_variance: float = 0.3
     """Our rule: variance below which λ is reduced."""
+    min_rank: float = MIN_RANK
+    """Our rule: effective rank below which λ is reduced."""
     precision: Literal["auto", "32-true"] = "auto"
     """Precision of training; auto is bfloat16 on a GPU."""
 
@@ -92,7 +94,7 @@ def lambda_rule_of(rule: str, setting: Setting, standard: float, steps: int) -> 
     ours = DualAscent.over(
         steps, factor=setting.factor, window=setting.window, tolerance=setting.tolerance, start=start
     )
-    return ours, CollapseGuard(min_variance=setting.min_variance, min_rank=MIN_RANK)
+    return ours, CollapseGuard(min_variance=setting.min_variance, min_rank=setting.min_rank)
 
 
 def load_settings(path: Path = FILE) -> dict[str, dict[str, Setting]]:
@@ -124,14 +126,17 @@ def _paper(lr: float, unit: float) -> tuple[Setting, ...]:
 
 
 def _ours(sharp: dict[str, Any], soft: dict[str, Any], **common: Any) -> tuple[Setting, ...]:
-    """Six trials of our rule: two powers of the distance, how far λ may grow, noise and precision."""
+    """Six trials of our rule: two powers of the distance, how far λ may grow, the last layer and precision.
+
+    On the non-negative orthant contents do not merge as λ grows, so that trial has no guard.
+    """
     return _trials(
         {"tolerance": 1e-4, **common},
         {**sharp, "factor": 10.0},
         {**sharp, "factor": 100.0},
         {**soft, "factor": 100.0},
         {**soft, "factor": 1000.0},
-        {**sharp, "factor": 100.0, "noise": 0.03},
+        {"power": 1.0, "factor": 100.0, "output": "nonnegative", "min_rank": 0.0, "min_variance": 0.0},
         {**sharp, "factor": 100.0, "precision": "32-true"},
     )
 
