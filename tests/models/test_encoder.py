@@ -237,6 +237,17 @@ def test_without_a_gradient_from_styles_the_layers_are_trained_by_content_alone(
     assert all(p.grad is not None for p in encoder.projectors[SPACES[1]].parameters())
 
 
+def test_a_fraction_of_the_gradient_of_styles_reaches_the_layers_they_read():
+    def gradient(fraction):
+        torch.manual_seed(0)
+        encoder = Encoder("resnet18", SPACES, dim=4, hidden=8, style_layers=("layer1",), style_gradient=fraction)
+        encoder(IMAGES)[SPACES[1]].square().sum().backward()
+        return encoder.backbone.conv1.weight.grad
+
+    whole, part = gradient(1.0), gradient(0.3)
+    assert (part - 0.3 * whole).norm() < 1e-3 * part.norm()
+
+
 def test_automatic_style_layers_are_a_resnets_stages_and_h_of_other_networks():
     resnet = Encoder("resnet18", SPACES, dim=4, hidden=8, style_layers="auto")
     assert resnet.projectors["content"][0].in_features == 512

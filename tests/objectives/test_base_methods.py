@@ -111,15 +111,31 @@ def test_full_invariance_is_a_gap_of_zero_for_every_method(pair):
         assert base.invariance_gap(*pair) > 0.01
 
 
+@pytest.mark.parametrize("base", [SimCLR(), BarlowTwins()], ids=repr)
+def test_the_gap_of_distances_does_not_depend_on_the_length_of_embeddings(base):
+    a = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    b = a + 0.3 * torch.randn(64, 8, generator=torch.Generator().manual_seed(1))
+    whole = base.distance_gap(a, b, 2.0)
+    for length in (1e-3, 1e3):
+        torch.testing.assert_close(base.distance_gap(length * a, length * b, 2.0), whole, rtol=1e-3, atol=0)
+        torch.testing.assert_close(
+            base.distance_invariance(length * a, length * b, 1.0),
+            base.distance_invariance(a, b, 1.0),
+            rtol=1e-3,
+            atol=0,
+        )
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
 @pytest.mark.parametrize("negatives", ["all", "other_view"])
-def test_blocks_change_neither_entropy_nor_gradient(negatives):
+def test_blocks_change_neither_entropy_nor_gradient(negatives, decoupled):
     def run(block):
         z = [
             F.normalize(torch.randn(50, 6, generator=torch.Generator().manual_seed(i)).double(), dim=1) for i in (0, 1)
         ]
         for x in z:
             x.requires_grad_()
-        value = contrastive_entropy(*z, 0.2, negatives, block=block)
+        value = contrastive_entropy(*z, 0.2, negatives, block=block, decoupled=decoupled)
         value.backward()
         return value.detach(), torch.stack([x.grad for x in z])
 

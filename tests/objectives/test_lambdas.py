@@ -157,6 +157,19 @@ def test_a_collapse_and_its_end_are_reported_once_each_time(rule):
     assert "collapse" in again
 
 
+def test_a_collapsed_spaces_weight_falls_to_its_first_value_and_no_further():
+    rule = DualAscent(start=0.2, rate=0.05, tolerance=1e-9)
+    objective = DisentangledLoss(SimCLR(), lambda_rule=rule, collapse_guard=CollapseGuard(min_variance=0.5))
+    for _ in range(60):
+        objective.update(terms(("content",), gap=0.5, variance=1.0))
+    assert objective.lambdas.item() > 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)
+        for _ in range(400):
+            objective.update(terms(("content",), gap=0.5, variance=0.1))
+    assert objective.lambdas.item() == pytest.approx(0.2)
+
+
 def small_run(guard, steps=800):
     """Three clusters seen through noise of their own in each view, so that no tolerance is ever met; and a style."""
     torch.manual_seed(0)

@@ -6,10 +6,12 @@ Legend: n images, d dimensions, C (d, d) the correlation of view a's dimensions 
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from unweave.errors import UnweaveError
 from unweave.objectives.base import BaseMethod
+from unweave.objectives.collapse import variance
 
 
 def standardise(z: Tensor, eps: float = 1e-5) -> Tensor:
@@ -73,6 +75,10 @@ class BarlowTwins(BaseMethod):
         """Of standardised dimensions, however short: the ``eps`` of ``standardise`` would reward small embeddings."""
         return (standardise(z_a, 1e-12) - standardise(z_b, 1e-12)).norm(dim=1) / z_a.shape[1] ** 0.5
 
+    def spread(self, z_a: Tensor, z_b: Tensor) -> Tensor:
+        """The root mean square distance of different images, in the same units as ``distances``."""
+        return (2 * variance(standardise(torch.cat([z_a, z_b]), 1e-12))).sqrt().clamp(min=1e-12)
+
     def distance_weight(self, d: int) -> float:
-        """Σ_j (1 − C_jj) is half the squared distance of the standardised views; the method squares each 1 − C_jj."""
+        """Σ_j (1 − C_jj) is half the squared distance of the standardised views; the method's own squares each term."""
         return d / 2

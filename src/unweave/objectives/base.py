@@ -69,7 +69,7 @@ class BaseMethod(ABC):
         return torch.linalg.vector_norm(self.normalize(z_a) - self.normalize(z_b), dim=1) / z_a.shape[1] ** 0.5
 
     def distance_weight(self, d: int) -> float:
-        """The weight of mean distances² at which it is the method's invariance, in d dimensions."""
+        """The weight of mean distances² at which it is the method's invariance, but for a constant, in d dimensions."""
         return 1.0
 
     def spread(self, z_a: Tensor, z_b: Tensor) -> Tensor:
@@ -77,8 +77,9 @@ class BaseMethod(ABC):
         return (2 * variance(self.normalize(torch.cat([z_a, z_b])))).sqrt().clamp(min=1e-12)
 
     def distance_invariance(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
-        """spread² · mean (distance / spread)^power, weighted so that a power of 2 is the method's invariance.
+        """weight · spread² · mean (distance / spread)^power, with ``distance_weight``.
 
+        With a power of 2 it is the method's invariance, but for a constant; Barlow Twins' own squares each 1 − C_jj.
         The spread, which receives no gradient, makes it a square in the length of embeddings, as the entropies expect.
         """
         spread = self.spread(z_a.detach(), z_b.detach())
@@ -88,8 +89,8 @@ class BaseMethod(ABC):
     def distance_gap(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
         """The squared power mean of distance / spread: 0 is full invariance, about 1 none.
 
-        With a power of 2 it is an entry of the sensitivity matrix: the mean squared distance of two views over that of
-        different images.
+        With a power of 2 it is in units of the sensitivity matrix: the mean squared distance of two views over that of
+        different images. The views of a pair may differ in several groups, those of the matrix in one.
         """
         return (self.distances(z_a, z_b) / self.spread(z_a, z_b)).pow(power).mean().pow(2 / power)
 

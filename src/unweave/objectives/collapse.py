@@ -41,8 +41,8 @@ def variance(z: Tensor) -> Tensor:
 def effective_rank(z: Tensor) -> Tensor:
     """The number of directions an embedding uses: (Σ e)² / Σ e² of the eigenvalues e of its covariance.
 
-    The participation ratio is d where all directions vary equally, 1 where one alone varies, and 0 for a constant. Both
-    sums are traces, so no eigenvalues are computed.
+    The participation ratio is d where all directions vary equally, 1 where one alone varies, and at most about 1 for a
+    constant, of which rounding is left. Both sums are traces, so no eigenvalues are computed.
 
     Examples:
         >>> effective_rank(torch.eye(4)[torch.arange(400) % 4]).item()  # 4 points: 3 directions
@@ -57,8 +57,8 @@ def effective_rank(z: Tensor) -> Tensor:
 class CollapseGuard:
     """Limits λ where its space is close to collapse: variance or effective rank below a threshold.
 
-    The λ of such a space does not grow, and shrinks by the factor 1 − ``shrink`` at each update, though not below its
-    first value.
+    The λ of such a space does not grow, and shrinks by the factor 1 − ``shrink`` at each update at which the rule
+    changes λ, though not below its first value.
 
     Examples:
         >>> guard = CollapseGuard(min_variance=0.1)

@@ -52,9 +52,9 @@ class DisentangledLoss(Described, Objective):
             for every space, as in LooC, which does not prevent copies of content in the style spaces.
         independence: penalises the dependence of each style space on the content space, which receives no gradient from
             this term. Not in the paper.
-        power: replaces the base method's invariance by the mean over pairs of r^power, where r is the distance of the
-            two views over that of different images, in the geometry of the loss, and the gap by the squared power mean
-            of r. Not in the paper.
+        power: replaces the base method's invariance by w·d²·mean r^power, where d is the root mean square distance of
+            different images, in the geometry of the loss, r the distance of two views over d, and w a constant of the
+            method; and the gap by the squared power mean of r. Not in the paper.
         noise: standard deviation of Gaussian noise that is added to both views before the loss, relative to the root
             mean square of the embedding in the geometry of the loss. What is encoded below this scale then has no
             value to the entropy. λ, variance and effective rank are measured without it. Not in the paper.

@@ -6,7 +6,8 @@ only where a space has no spare dimensions; this term penalises dependence direc
 Legend: n rows, k_z and k_other (n, n) centred Gaussian kernels of two embeddings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,8 @@ by a small displacement across a long curve; the narrower kernels do.
 
 RIDGE = 1e-2
 """Of ``whitened``, relative to the mean variance: directions with much less are rounding and noise."""
+NEGLIGIBLE = 1e-8
+"""Variance of a collapsed embedding: what is left is rounding, and dividing by it would give a gradient of any size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +74,7 @@ def dependence(z: Tensor, other: Tensor) -> Tensor:
     """⟨k_z, k_other⟩ / (‖k_z‖·‖k_other‖), averaged over kernels k_z of several widths.
 
     Close to 0 where z (n, d) and other (n, e) are independent. Kernel widths are relative to each embedding's mean
-    distance, so the scale of an embedding does not matter.
+    distance, which receives no gradient: the scale of an embedding does not change the value.
 
     Examples:
         >>> u = torch.linspace(-1, 1, 500)[:, None]
@@ -79,7 +82,8 @@ def dependence(z: Tensor, other: Tensor) -> Tensor:
         (True, True)
     """
     [k_other] = centred_kernels(other, SHARPNESS[:1])
-    found = [_cosine(k_z, k_other) for k_z in centred_kernels(z, SHARPNESS)]
+    least = 10 * len(z) * torch.finfo(z.dtype).eps  # the entries of a kernel are at most 1
+    found = [_cosine(k_z, k_other, least, least) for k_z in centred_kernels(z, SHARPNESS)]
     return torch.stack(found).mean()
 
 
@@ -87,7 +91,8 @@ def linear_dependence(z: Tensor, other: Tensor, views: int = 1) -> Tensor:
     """‖cross-covariance of z and other‖² over its largest possible value, without the bias of a finite batch.
 
     Rows are images, or several views of them one after the other. Products of a row with itself, and with other views
-    of its image, are left out: their mean is positive without any dependence.
+    of its image, are left out, since their mean is positive without any dependence; and the others are centred without
+    them (U-centring), so that the expectation is 0 for independent rows in batches of any size. Needs 4 images.
 
     Args:
         z: (n, d).
@@ -103,8 +108,27 @@ def linear_dependence(z: Tensor, other: Tensor, views: int = 1) -> Tensor:
     images = len(z) // views
     number = torch.arange(len(z), device=z.device) % images
     different = number[:, None] != number
-    k_z, k_other = ((x - x.mean(0)) @ (x - x.mean(0)).T * different for x in (z, other))
-    return _cosine(k_z, k_other)
+    k_z, k_other = (_u_centred((x - x.mean(0)) @ (x - x.mean(0)).T, different, views) for x in (z, other))
+    return _cosine(k_z, k_other, _negligible_norm(z), _negligible_norm(other))
+
+
+def _u_centred(gram: Tensor, different: Tensor, views: int) -> Tensor:
+    """g_ij − a_i − a_j for rows of different images, 0 for others, with a such that every row sums to 0: (n, n)."""
+    n = len(gram)
+    gram = gram * different
+    of_row = gram.sum(1)
+    of_image = of_row.view(views, -1).sum(0).repeat(views)
+    # The row sums are those of g less (n − views)·a_i, less the a of all rows of other images.
+    total = of_row.sum() / (2 * (n - views))
+    own = (of_image - views * total) / max(1, n - 2 * views)
+    a = (of_row - total + own) / (n - views)
+    return (gram - a[:, None] - a) * different
+
+
+def _negligible_norm(z: Tensor) -> Tensor:
+    """The norm of the Gram matrix of a collapsed embedding (n, d): of variance ``NEGLIGIBLE``, or rounding alone."""
+    rounding = 10 * torch.finfo(z.dtype).eps * z.detach().square().mean()
+    return len(z) * z.shape[1] ** 0.5 * (NEGLIGIBLE + rounding)
 
 
 def whitened(z: Tensor, ridge: float | None = None, iterations: int = 20) -> Tensor:
@@ -121,23 +145,38 @@ def whitened(z: Tensor, ridge: float | None = None, iterations: int = 20) -> Ten
         tensor([1.000..., 0.99...])
     """
     centred = z - z.mean(0)
-    covariance = centred.T @ centred / len(z)
-    eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
     ridge = max(RIDGE, z.shape[1] / len(z) - 1) if ridge is None else ridge
-    covariance = covariance + ridge * covariance.diagonal().mean() * eye
-    size = covariance.norm().clamp(min=torch.finfo(z.dtype).tiny)
-    root, inverse = covariance / size, eye
-    for _ in range(iterations):
-        correction = (3 * eye - inverse @ root) / 2
-        root, inverse = root @ correction, correction @ inverse
-    return centred @ inverse / size.sqrt()
+    with _exact_products():
+        covariance = centred.T @ centred / len(z)
+        eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+        mean = covariance.diagonal().mean().clamp(min=torch.finfo(z.dtype).tiny)
+        relative = covariance / mean + ridge * eye
+        size = relative.norm()
+        root, inverse = relative / size, eye
+        for _ in range(iterations):
+            correction = (3 * eye - inverse @ root) / 2
+            root, inverse = root @ correction, correction @ inverse
+        return centred @ inverse / size.sqrt() / mean.sqrt()
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Matrix products in full single precision: with TF32's ten bits the iterations can diverge."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def centred_kernels(z: Tensor, sharpness: tuple[float, ...]) -> list[Tensor]:
     """exp(−s·‖z_i − z_j‖² / mean ‖z_i − z_j‖²) for each s, with row and column means removed."""
     squares = z.square().sum(1)
     distances = (squares[:, None] + squares - 2 * z @ z.T).clamp(min=0)
-    distances = distances / distances.detach().mean().clamp(min=torch.finfo(z.dtype).tiny)
+    rounding = 10 * torch.finfo(z.dtype).eps * squares.detach().mean()
+    least = NEGLIGIBLE * z.shape[1] + rounding
+    distances = distances / torch.maximum(distances.detach().mean(), least)
     return [_centred((-s * distances).exp()) for s in sharpness]
 
 
@@ -145,6 +184,7 @@ def _centred(kernel: Tensor) -> Tensor:
     return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
 
 
-def _cosine(k: Tensor, other: Tensor) -> Tensor:
-    norms = k.square().sum() * other.square().sum()
-    return (k * other).sum() / norms.clamp(min=torch.finfo(k.dtype).tiny).sqrt()
+def _cosine(k: Tensor, other: Tensor, least_k: float | Tensor, least_other: float | Tensor) -> Tensor:
+    """⟨k, other⟩ / (‖k‖·‖other‖), with norms of at least so much."""
+    squares = [x.square().sum().clamp(min=least**2) for x, least in ((k, least_k), (other, least_other))]
+    return (k * other).sum() / (squares[0].sqrt() * squares[1].sqrt())

@@ -83,8 +83,8 @@ class DualAscent(LambdaRule):
     """λ ← λ·exp(rate · clip(log(gap/ε), −1, 1)): dual ascent on log λ.
 
     λ grows while the gap exceeds the tolerance, decreases where it is below, and is constant where the two are equal.
-    The gap is the mean squared distance of two views over that of different images, an entry of the sensitivity matrix,
-    so that a tolerance means the same for every base method. Use ``DualAscent.over(steps)`` for a run of this many
+    The gap is the mean squared distance of two views over that of different images, as in the sensitivity matrix, so
+    that a tolerance means the same for every base method. Use ``DualAscent.over(steps)`` for a run of this many
     steps.
 
     Notes:
