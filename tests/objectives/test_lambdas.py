@@ -150,6 +150,10 @@ def test_a_collapse_and_its_end_are_reported_once_each_time(rule):
 
     [first] = updates(0.01)
     assert updates(0.01) == []
+    restored = DisentangledLoss(SimCLR(), lambda_rule=rule)
+    restored.load_state_dict(objective.state_dict())
+    objective = restored  # a resumed run does not repeat the warning, and reports the recovery
+    assert updates(0.01) == []
     [recovered] = updates(1.0)
     [again] = updates(0.01)
     assert "content" in first

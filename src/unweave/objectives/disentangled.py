@@ -85,6 +85,8 @@ class DisentangledLoss(Described, Objective):
 
     lambdas: Tensor
     updates: Tensor
+    collapsed: Tensor
+    """Which spaces were close to collapse at the last check."""
     starts: Tensor
     tolerances: Tensor
     independence_weights: Tensor
@@ -121,12 +123,12 @@ class DisentangledLoss(Described, Objective):
         self.register_buffer("lambdas", self._per_space("start", start))
         self.register_buffer("starts", self.lambdas.clone(), persistent=False)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("collapsed", torch.zeros(len(self.spaces), dtype=torch.bool))
         self.register_buffer("tolerances", self._per_space("tolerance", self.lambda_rule.tolerance), persistent=False)
         weight = 0.0 if independence is None else independence.weight
         of_styles = {"content": 0.0, **weight} if isinstance(weight, Mapping) else weight
         self.register_buffer("independence_weights", self._per_space("weight", of_styles), persistent=False)
         self._updates = 0  # the value of the buffer, known to the host
-        self._collapsed: set[int] = set()
 
     def _per_space(self, name: str, value: float | Mapping[str, float]) -> Tensor:
         if isinstance(value, Mapping):
@@ -278,13 +280,15 @@ class DisentangledLoss(Described, Objective):
     def _report_collapse(self, terms: LossTerms) -> None:
         """Once each time a space comes close to collapse, and when it has recovered."""
         collapsed = self.collapse_guard.reported(terms.per_space["variance"], terms.per_space["effective_rank"])
-        now = {m for m, is_collapsed in enumerate(collapsed.tolist()) if is_collapsed}
-        for m in sorted(now - self._collapsed):
+        before, now = (
+            {m for m, is_one in enumerate(spaces.tolist()) if is_one} for spaces in (self.collapsed, collapsed)
+        )
+        for m in sorted(now - before):
             reduced = "" if isinstance(self.lambda_rule, FixedWeights) else "; its λ is being reduced"
             _warn(f"step {self._updates}: close to collapse: {_state(m, terms)}{reduced}; {self._remedy()} may help")
-        for m in sorted(self._collapsed - now):
+        for m in sorted(before - now):
             _warn(f"step {self._updates}: recovered from collapse: {_state(m, terms)}")
-        self._collapsed = now
+        self.collapsed.copy_(collapsed)
 
     def _remedy(self) -> str:
         smaller = "a smaller λ" if isinstance(self.lambda_rule, FixedWeights) else "a larger `tolerance`"
