@@ -19,6 +19,19 @@ POSITIONS = """() => [...document.querySelectorAll('canvas')].map((canvas) => {
 SELECTED = "() => [...document.querySelectorAll('canvas')].map((c) => c.scatterplot.get('selectedPoints'))"
 
 
+@pytest.fixture(scope="session")
+def plain_files(index, maps, tmp_path_factory):
+    """The address of the page as plain files."""
+    folder = tmp_path_factory.mktemp("plain") / "site"
+    write_static_page(index, maps, folder, progress=False)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
 @pytest.fixture
 def page(browser, site):
     """A page of which every error is a failure, and every request that leaves this machine."""
@@ -187,17 +200,23 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page, site):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
 
 
-def test_plain_files_rank_as_the_server_does(page, index, maps, tmp_path):
-    write_static_page(index, maps, tmp_path / "site", progress=False)
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        visit(page, f"http://127.0.0.1:{server.server_port}/#row=7&w=content:1,color:-0.5&class=second")
-        wait_for_rows(page, ".mix", found(index, 7, {"content": 1, "color": -0.5}, where="label = 'second'"))
-        assert page.is_hidden("#upload")
-        page.wait_for_load_state("networkidle")
-        page.goto("about:blank")
-    finally:
-        server.shutdown()
-        server.server_close()
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("kind", ["site", "plain_files"])
+def test_a_region_of_many_images_does_not_widen_the_page(page, index, kind, width, request):
+    page.set_viewport_size({"width": width, "height": 800})
+    corners = "-1,-1;1,-1;1,1;-1,1"
+    visit(page, f"{request.getfixturevalue(kind)}/#row=7&w=content:1&region=content:{corners}")
+    page.wait_for_selector(".mix .hit")
+    page.wait_for_selector("#region-images .hit")
+    assert len(rows(page, "#region-images")) == 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_load_state("networkidle")
+    page.goto("about:blank")
+
+
+def test_plain_files_rank_as_the_server_does(page, index, plain_files):
+    visit(page, f"{plain_files}/#row=7&w=content:1,color:-0.5&class=second")
+    wait_for_rows(page, ".mix", found(index, 7, {"content": 1, "color": -0.5}, where="label = 'second'"))
+    assert page.is_hidden("#upload")
+    page.wait_for_load_state("networkidle")
+    page.goto("about:blank")
