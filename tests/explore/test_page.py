@@ -18,6 +18,11 @@ POSITIONS = """() => [...document.querySelectorAll('canvas')].map((canvas) => {
 })"""
 SELECTED = "() => [...document.querySelectorAll('canvas')].map((c) => c.scatterplot.get('selectedPoints'))"
 
+RINGS = """() => [...document.querySelectorAll('.ring:not([hidden])')].map((ring) => {
+  const box = ring.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top + box.height / 2];
+})"""
+
 
 @pytest.fixture(scope="session")
 def plain_files(index, maps, tmp_path_factory):
@@ -155,6 +160,30 @@ def test_a_lasso_exports_the_paths_inside_and_is_restored(page, site, index):
     page.wait_for_selector("#region:not([hidden])")
     assert page.inner_text("#region-count") == text
     assert sorted(page.evaluate(SELECTED)[0]) == sorted(order[: middle + 1].tolist())
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_click_marks_the_image_in_every_map_beside_a_region(page, site, index, maps, inside):
+    visit(page, site + "/#w=content:1&region=content:-1,-1;0,-1;0,1;-1,1")
+    page.wait_for_selector("#region-images .hit")
+    region = np.flatnonzero(maps.points["content"][:, 0] < 0).tolist()
+    positions = page.evaluate(POSITIONS)
+    points = np.array(positions[0])
+    gaps = np.linalg.norm(points[:, None] - points, axis=-1) + 1e9 * np.eye(len(points))
+    row = max((row for row in range(len(index)) if (row in region) == inside), key=lambda row: gaps[row].min())
+    page.mouse.click(*positions[0][row])
+    wait_for_rows(page, ".mix", found(index, row, {"content": 1}))
+    assert [sorted(marked) for marked in page.evaluate(SELECTED)] == [sorted({*region, row})] * 3
+    rings = page.evaluate(RINGS)
+    np.testing.assert_allclose(rings, [places[row] for places in positions], atol=1)
+    page.mouse.move(positions[0][row][0] + 40, positions[0][row][1])
+    page.mouse.wheel(0, -300)
+    page.wait_for_function(f"(x) => Math.abs(({RINGS})()[0][0] - x) > 5", arg=rings[0][0])
+    page.wait_for_timeout(300)
+    np.testing.assert_allclose(page.evaluate(RINGS), [places[row] for places in page.evaluate(POSITIONS)], atol=1)
+    page.click("#clear")
+    assert page.evaluate(SELECTED) == [[row]] * 3
+    np.testing.assert_allclose(page.evaluate(RINGS), [places[row] for places in page.evaluate(POSITIONS)], atol=1)
 
 
 def test_an_uploaded_picture_is_the_query(page, site, index, sprite_folder, tmp_path):

@@ -32,6 +32,7 @@ export class Maps {
   #points = new Map();
   #shown = null; // points that the filter leaves, or null
   #hovered = -1;
+  #chosen = -1;
 
   /** `on` has the functions over(point, space), out(), click(point) and lasso(space, polygon). */
   constructor(parent, spaces, on) {
@@ -40,7 +41,7 @@ export class Maps {
     for (const space of spaces) {
       const map = parent.appendChild(document.createElement('div'));
       map.className = 'map';
-      map.innerHTML = '<h2></h2><div class="plot"><canvas></canvas></div>';
+      map.innerHTML = '<h2></h2><div class="plot"><canvas></canvas><span class="ring" hidden></span></div>';
       map.querySelector('h2').textContent = space;
       const canvas = map.querySelector('canvas');
       canvas.setAttribute('role', 'img');
@@ -58,6 +59,7 @@ export class Maps {
 
   #listen(space, plot, canvas) {
     let drawing = false;
+    plot.subscribe('drawing', () => this.#encircle(space)); // also after zooming, and when the window changes
     plot.subscribe('pointOver', (point) => this.on.over(point, space));
     plot.subscribe('pointOut', () => this.on.out());
     canvas.addEventListener('mouseleave', () => this.on.out());
@@ -109,11 +111,23 @@ export class Maps {
     for (const plot of this.plots.values()) plot.hover(point, { preventEvent: true });
   }
 
-  select(points) {
-    for (const plot of this.plots.values()) {
-      if (points.length) plot.select([...points], { preventEvent: true });
+  /** Marks points, and draws a ring around the chosen one (-1 for none), in all maps. */
+  select(points, chosen = -1) {
+    this.#chosen = chosen;
+    const marked = [...new Set(chosen < 0 ? points : [...points, chosen])];
+    for (const [space, plot] of this.plots) {
+      if (marked.length) plot.select([...marked], { preventEvent: true });
       else plot.deselect({ preventEvent: true });
+      this.#encircle(space);
     }
+  }
+
+  #encircle(space) {
+    const plot = this.plots.get(space), ring = plot.get('canvas').parentElement.querySelector('.ring');
+    const shown = this.#chosen >= 0 && (this.#shown === null || this.#shown.has(this.#chosen));
+    const place = shown && plot.getScreenPosition(this.#chosen);
+    ring.hidden = !place;
+    if (place) [ring.style.left, ring.style.top] = place.map((x) => `${x}px`);
   }
 
   async filter(points) {
