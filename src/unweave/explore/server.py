@@ -17,6 +17,7 @@ Images are named by row number, and files of the page are in memory: no request 
 
 import json
 import math
+import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
@@ -152,7 +153,7 @@ class _Handlers:
             get("/api/rows", self._binary(answers.point_rows)),
             get("/api/classes", self._binary(answers.point_classes)),
             get("/api/points/{space}", self._points),
-            get("/api/row/{row:int}", self._row),
+            get("/api/row/{row}", self._row),
             get("/api/filter", self._filter),
             get("/api/duplicates/{space}", self._duplicates),
             get("/api/outliers/{space}", self._outliers),
@@ -160,8 +161,8 @@ class _Handlers:
             post("/api/columns", self._asked(answers.columns)),
             post("/api/paths", self._asked(lambda request: answers.paths(request.get("rows")))),
             post("/api/upload", self._upload),
-            get("/thumbnail/{row:int}", self._thumbnail),
-            get("/image/{row:int}", self._image),
+            get("/thumbnail/{row}", self._thumbnail),
+            get("/image/{row}", self._image),
             get("/{file:path}", self._file),
         ]
 
@@ -191,7 +192,7 @@ class _Handlers:
         async def handler(request: Request) -> Response:
             try:
                 asked = json.loads(await _body(request, MAX_JSON))
-            except ValueError:
+            except (ValueError, RecursionError):  # RecursionError: lists in lists in lists, a thousand deep
                 asked = None
             if not isinstance(asked, dict):
                 raise UnweaveError("the request must be a JSON object")
@@ -203,7 +204,7 @@ class _Handlers:
         return Response(await self._run(self._answers.points, request.path_params["space"]), media_type=BINARY)
 
     async def _row(self, request: Request) -> Response:
-        return JSONResponse(self._answers.row(request.path_params["row"]))
+        return JSONResponse(self._answers.row(_row(request)))
 
     async def _filter(self, request: Request) -> Response:
         asked = request.query_params
@@ -225,12 +226,10 @@ class _Handlers:
         return JSONResponse(await self._run(self._answers.upload, data))
 
     async def _thumbnail(self, request: Request) -> Response:
-        return Response(self._answers.thumbnail(request.path_params["row"]), media_type="image/jpeg", headers=KEEP)
+        return Response(self._answers.thumbnail(_row(request)), media_type="image/jpeg", headers=KEEP)
 
     async def _image(self, request: Request) -> Response:
-        return Response(
-            await self._run(self._answers.image, request.path_params["row"]), media_type="image/jpeg", headers=KEEP
-        )
+        return Response(await self._run(self._answers.image, _row(request)), media_type="image/jpeg", headers=KEEP)
 
     async def _file(self, request: Request) -> Response:
         name = request.path_params["file"] or "index.html"
@@ -238,6 +237,14 @@ class _Handlers:
             raise HTTPException(404, "there is no such page")
         headers = {"Cache-Control": "no-cache"}
         return Response(self._files[name], media_type=KINDS[Path(name).suffix], headers=headers)
+
+
+def _row(request: Request) -> int:
+    """The row that an address names."""
+    text = request.path_params["row"]
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise HTTPException(404, "an image is named by its row number")
+    return int(text)
 
 
 async def _body(request: Request, most: int) -> bytes:
