@@ -6,6 +6,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from matplotlib.path import Path
 
 from unweave.explore import write_static_page
 
@@ -162,6 +163,32 @@ def test_a_lasso_exports_the_paths_inside_and_is_restored(page, site, index):
     assert sorted(page.evaluate(SELECTED)[0]) == sorted(order[: middle + 1].tolist())
 
 
+@pytest.mark.parametrize("scale", [1, 0.02])
+def test_a_lasso_of_many_corners_holds_the_images_that_were_drawn_around(page, site, index, maps, scale):
+    visit(page, site)
+    points = maps.points["color"] * 0.95  # the page leaves a margin
+    angles = np.linspace(0, 2 * np.pi, 301)[:-1]
+    radii = scale * np.where(np.arange(300) // 5 % 2, 0.25, 0.95)  # 30 spikes
+    centre = 0 if scale == 1 else points[clear_point(page.evaluate(POSITIONS)[1:])]
+    drawn = centre + radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1)
+    inside = Path(drawn).contains_points(points)
+    assert 0 < inside.sum() < len(index)
+    page.evaluate(
+        "(drawn) => document.querySelectorAll('canvas')[1].scatterplot.lassoSelect(drawn, { isGl: true })",
+        drawn.tolist(),
+    )
+    for _ in range(2):
+        page.wait_for_selector("#region:not([hidden])")
+        with page.expect_download() as download:
+            page.click("#export")
+        with open(download.value.path()) as file:
+            assert set(file.read().splitlines()) == {index.path(row) for row in np.flatnonzero(inside).tolist()}
+        address = page.url
+        page.goto("about:blank")
+        visit(page, address)
+    assert len(address) < 3000
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_click_marks_the_image_in_every_map_beside_a_region(page, site, index, maps, inside):
     visit(page, site + "/#w=content:1&region=content:-1,-1;0,-1;0,1;-1,1")
@@ -171,6 +198,8 @@ def test_a_click_marks_the_image_in_every_map_beside_a_region(page, site, index,
     points = np.array(positions[0])
     gaps = np.linalg.norm(points[:, None] - points, axis=-1) + 1e9 * np.eye(len(points))
     row = max((row for row in range(len(index)) if (row in region) == inside), key=lambda row: gaps[row].min())
+    page.mouse.move(*positions[0][row], steps=3)
+    page.wait_for_selector(f"#tip:not([hidden])[data-row='{row}']")
     page.mouse.click(*positions[0][row])
     wait_for_rows(page, ".mix", found(index, row, {"content": 1}))
     assert [sorted(marked) for marked in page.evaluate(SELECTED)] == [sorted({*region, row})] * 3

@@ -5,7 +5,7 @@ import { Maps } from './maps.js';
 import { choose, mark, search, showChosen } from './results.js';
 import { makeSliders, showSliders } from './sliders.js';
 import { $, about, attempt, change, maps, message, pointOf, previews, rows, setIndex, setMaps, setView, view } from './state.js';
-import { read, shortened } from './view.js';
+import { read } from './view.js';
 
 // Uploads.
 
@@ -160,7 +160,7 @@ async function start() {
       click: (point) => choose(rows[point]),
       lasso: (space, polygon) => {
         lassoMode(false);
-        change({ region: { space, polygon: shortened(polygon) } });
+        change({ region: { space, polygon: maps.simplified(space, polygon) } });
         showRegion();
       },
     }));
