@@ -249,6 +249,21 @@ def test_keys_and_lists(page, site, index):
     assert rows(page, "#list") == [row for row, _ in index.outliers("content", 50)]
 
 
+@pytest.mark.parametrize("kind", ["site", "plain_files"])
+def test_a_list_of_duplicates_says_where_it_ends(page, kind, request):
+    image = {"row": 0, "path": "0.png", "class": ""}
+    server = {"groups": [[image, image]] * 200, "sizes": [2] * 200, "found": 1234}
+    plain = {"groups": [[0, 1]] * 1234, "outliers": []}
+    page.route("**/api/duplicates/content", lambda route: route.fulfill(json=server))
+    page.route("**/data/lists-0.json", lambda route: route.fulfill(json=plain))
+    visit(page, request.getfixturevalue(kind) + "/#list=duplicates:content")
+    page.wait_for_selector("#list .group")
+    assert page.locator("#list .group").count() == 200
+    assert {"1,234", "200"} <= set(page.inner_text("#list-count").split())
+    page.wait_for_load_state("networkidle")
+    page.goto("about:blank")
+
+
 def test_a_phone_shows_the_page_without_scrolling_sideways(page, site):
     page.set_viewport_size({"width": 390, "height": 800})
     page.emulate_media(color_scheme="dark")
