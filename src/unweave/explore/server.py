@@ -86,8 +86,16 @@ def serve(
     config: ExploreConfig | None = None,
     *,
     on_start: Callable[[str], None] = print,
+    listener: socket.socket | None = None,
 ) -> None:
     """Serves the page until it is interrupted; calls ``on_start`` with its address.
+
+    Args:
+        index: the index it shows.
+        maps: its maps.
+        config: where it listens, and limits on uploads.
+        on_start: called with the address.
+        listener: what ``unweave.explore.server.listen`` returned for ``config``, by default a new one.
 
     Examples:
         >>> serve(index, maps)  # doctest: +SKIP
@@ -97,7 +105,7 @@ def serve(
 
     config = config or ExploreConfig()
     token = None if config.is_local else secrets.token_urlsafe(16)
-    listener = _listen(config)
+    listener = listener or listen(config)
     answers = Answers(index, maps, config)
     answers.about()  # reads the classes of all rows once
     app = _app(answers, config, token)
@@ -114,7 +122,16 @@ def serve(
         listener.close()
 
 
-def _listen(config: ExploreConfig) -> socket.socket:
+def listen(config: ExploreConfig) -> socket.socket:
+    """A socket at the host and port of ``config``, for ``serve``.
+
+    Call it before the maps are made: a port that is in use is then an error at once.
+
+    Examples:
+        >>> with listen(ExploreConfig(port=0)) as listener:
+        ...     listener.getsockname()[0]
+        '127.0.0.1'
+    """
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # With the protocol named, asyncio sends small answers at once (TCP_NODELAY); otherwise each takes 40 ms longer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
