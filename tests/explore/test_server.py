@@ -163,4 +163,6 @@ def test_a_port_in_use_is_an_error_of_one_line(index, maps):
 
 
 def test_the_limits_of_this_file_are_those_of_the_server(site):
-    assert answer(site, "GET", "/api/index")["max_upload_mb"] == SETTINGS.max_upload_mb
+    about = answer(site, "GET", "/api/index")
+    assert about["max_upload_mb"] == SETTINGS.max_upload_mb
+    assert about["max_pixels"] == SETTINGS.max_pixels

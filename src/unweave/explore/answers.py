@@ -53,6 +53,7 @@ class Answers:
             "map": self.maps.method,
             "version": self.maps.version,
             "max_upload_mb": self.config.max_upload_mb,
+            "max_pixels": self.config.max_pixels,
         }
 
     @cached_property
