@@ -1,4 +1,6 @@
 import json
+import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -85,6 +87,27 @@ def test_the_command_writes_plain_files_without_the_folders_of_this_machine(inde
     assert about["paths"] == [index.path(row) for row in range(len(index))]
     for file in out.rglob("*.*"):
         assert str(sprite_folder.parent).encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("static", "full"), ("map-rows", "50"), ("port", "busy"), ("port", "99999")]
+)
+def test_the_command_refuses_a_wrong_flag_before_it_makes_maps(
+    sprite_folder, tmp_path, monkeypatch, capsys, flag, value
+):
+    monkeypatch.setattr("unweave.explore.maps.project", lambda *given: pytest.fail("a map was made"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").touch()
+    new = ["--static", str(tmp_path / "new")] if flag == "map-rows" else []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        values = {"full": str(tmp_path / "full"), "busy": str(other.getsockname()[1])}
+        given = [f"--{flag}", values.get(value, value), *new, "--map", "pca"]
+        copy = shutil.copytree(
+            sprite_folder.parent / "index", tmp_path / "index", ignore=shutil.ignore_patterns("maps")
+        )
+        assert main(["explore", str(copy), *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--{flag}" in line
 
 
 def test_a_folder_that_is_not_an_index_is_an_error_of_one_line(tmp_path, capsys):

@@ -6,6 +6,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from matplotlib.path import Path
+from PIL import Image
 
 from unweave.explore import write_static_page
 
@@ -17,6 +19,24 @@ POSITIONS = """() => [...document.querySelectorAll('canvas')].map((canvas) => {
   });
 })"""
 SELECTED = "() => [...document.querySelectorAll('canvas')].map((c) => c.scatterplot.get('selectedPoints'))"
+
+RINGS = """() => [...document.querySelectorAll('.ring:not([hidden])')].map((ring) => {
+  const box = ring.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top + box.height / 2];
+})"""
+
+
+@pytest.fixture(scope="session")
+def plain_files(index, maps, tmp_path_factory):
+    """The address of the page as plain files."""
+    folder = tmp_path_factory.mktemp("plain") / "site"
+    write_static_page(index, maps, folder, progress=False)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture
@@ -144,16 +164,85 @@ def test_a_lasso_exports_the_paths_inside_and_is_restored(page, site, index):
     assert sorted(page.evaluate(SELECTED)[0]) == sorted(order[: middle + 1].tolist())
 
 
+@pytest.mark.parametrize("scale", [1, 0.02])
+def test_a_lasso_of_many_corners_holds_the_images_that_were_drawn_around(page, site, index, maps, scale):
+    visit(page, site)
+    points = maps.points["color"] * 0.95  # the page leaves a margin
+    angles = np.linspace(0, 2 * np.pi, 301)[:-1]
+    radii = scale * np.where(np.arange(300) // 5 % 2, 0.25, 0.95)  # 30 spikes
+    centre = 0 if scale == 1 else points[clear_point(page.evaluate(POSITIONS)[1:])]
+    drawn = centre + radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1)
+    inside = Path(drawn).contains_points(points)
+    assert 0 < inside.sum() < len(index)
+    page.evaluate(
+        "(drawn) => document.querySelectorAll('canvas')[1].scatterplot.lassoSelect(drawn, { isGl: true })",
+        drawn.tolist(),
+    )
+    for _ in range(2):
+        page.wait_for_selector("#region:not([hidden])")
+        with page.expect_download() as download:
+            page.click("#export")
+        with open(download.value.path()) as file:
+            assert set(file.read().splitlines()) == {index.path(row) for row in np.flatnonzero(inside).tolist()}
+        address = page.url
+        page.goto("about:blank")
+        visit(page, address)
+    assert len(address) < 3000
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_click_marks_the_image_in_every_map_beside_a_region(page, site, index, maps, inside):
+    visit(page, site + "/#w=content:1&region=content:-1,-1;0,-1;0,1;-1,1")
+    page.wait_for_selector("#region-images .hit")
+    region = np.flatnonzero(maps.points["content"][:, 0] < 0).tolist()
+    positions = page.evaluate(POSITIONS)
+    points = np.array(positions[0])
+    gaps = np.linalg.norm(points[:, None] - points, axis=-1) + 1e9 * np.eye(len(points))
+    row = max((row for row in range(len(index)) if (row in region) == inside), key=lambda row: gaps[row].min())
+    page.mouse.move(*positions[0][row], steps=3)
+    page.wait_for_selector(f"#tip:not([hidden])[data-row='{row}']")
+    page.mouse.click(*positions[0][row])
+    wait_for_rows(page, ".mix", found(index, row, {"content": 1}))
+    assert [sorted(marked) for marked in page.evaluate(SELECTED)] == [sorted({*region, row})] * 3
+    rings = page.evaluate(RINGS)
+    np.testing.assert_allclose(rings, [places[row] for places in positions], atol=1)
+    page.mouse.move(positions[0][row][0] + 40, positions[0][row][1])
+    page.mouse.wheel(0, -300)
+    page.wait_for_function(f"(x) => Math.abs(({RINGS})()[0][0] - x) > 5", arg=rings[0][0])
+    page.wait_for_timeout(300)
+    np.testing.assert_allclose(page.evaluate(RINGS), [places[row] for places in page.evaluate(POSITIONS)], atol=1)
+    page.click("#clear")
+    assert page.evaluate(SELECTED) == [[row]] * 3
+    np.testing.assert_allclose(page.evaluate(RINGS), [places[row] for places in page.evaluate(POSITIONS)], atol=1)
+
+
 def test_an_uploaded_picture_is_the_query(page, site, index, sprite_folder, tmp_path):
     visit(page, site)
     page.set_input_files("#file", sprite_folder / "first" / "005.png")
     wait_for_rows(page, ".mix", [index.find("first/005.png")])
     assert page.locator("#picture").evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 64
-    broken = tmp_path / "broken.png"
-    broken.write_bytes(b"\x89PNG\r\n\x1a\n nothing")
-    page.set_input_files("#file", broken)
-    page.wait_for_function("document.querySelector('#message').textContent.includes('cannot be read')")
-    page.wrong[:] = [text for text in page.wrong if "400" not in text]  # the browser reports the status itself
+    Image.open(sprite_folder / "second" / "077.png").save(tmp_path / "picture.tiff")  # the browser cannot read it
+    page.set_input_files("#file", tmp_path / "picture.tiff")
+    wait_for_rows(page, ".mix", [index.find("second/077.png")])
+
+
+def test_a_refused_picture_is_explained_without_an_error_in_the_console(page, site, sprite_folder, tmp_path):
+    good = (sprite_folder / "first" / "005.png").read_bytes()
+    Image.new("RGB", (1200, 1000)).save(tmp_path / "pixels.png")
+    (tmp_path / "large.png").write_bytes(good + bytes(1_000_000))
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n nothing")
+    (tmp_path / "half.png").write_bytes(good[: len(good) // 2])
+    (tmp_path / "text.txt").write_bytes(b"no picture")
+    visit(page, site)
+    for name, reason in {
+        "pixels.png": "1,000,000 pixels",
+        "large.png": "larger than 1 MB",
+        "broken.png": "broken.png",
+        "text.txt": "text.txt",
+        "half.png": "half.png",
+    }.items():
+        page.set_input_files("#file", tmp_path / name)
+        page.wait_for_function("(text) => document.querySelector('#message').textContent.includes(text)", arg=reason)
 
 
 def test_keys_and_lists(page, site, index):
@@ -178,6 +267,21 @@ def test_keys_and_lists(page, site, index):
     assert rows(page, "#list") == [row for row, _ in index.outliers("content", 50)]
 
 
+@pytest.mark.parametrize("kind", ["site", "plain_files"])
+def test_a_list_of_duplicates_says_where_it_ends(page, kind, request):
+    image = {"row": 0, "path": "0.png", "class": ""}
+    server = {"groups": [[image, image]] * 200, "sizes": [2] * 200, "found": 1234}
+    plain = {"groups": [[0, 1]] * 1234, "outliers": []}
+    page.route("**/api/duplicates/content", lambda route: route.fulfill(json=server))
+    page.route("**/data/lists-0.json", lambda route: route.fulfill(json=plain))
+    visit(page, request.getfixturevalue(kind) + "/#list=duplicates:content")
+    page.wait_for_selector("#list .group")
+    assert page.locator("#list .group").count() == 200
+    assert {"1,234", "200"} <= set(page.inner_text("#list-count").split())
+    page.wait_for_load_state("networkidle")
+    page.goto("about:blank")
+
+
 def test_a_phone_shows_the_page_without_scrolling_sideways(page, site):
     page.set_viewport_size({"width": 390, "height": 800})
     page.emulate_media(color_scheme="dark")
@@ -187,17 +291,23 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page, site):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
 
 
-def test_plain_files_rank_as_the_server_does(page, index, maps, tmp_path):
-    write_static_page(index, maps, tmp_path / "site", progress=False)
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        visit(page, f"http://127.0.0.1:{server.server_port}/#row=7&w=content:1,color:-0.5&class=second")
-        wait_for_rows(page, ".mix", found(index, 7, {"content": 1, "color": -0.5}, where="label = 'second'"))
-        assert page.is_hidden("#upload")
-        page.wait_for_load_state("networkidle")
-        page.goto("about:blank")
-    finally:
-        server.shutdown()
-        server.server_close()
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("kind", ["site", "plain_files"])
+def test_a_region_of_many_images_does_not_widen_the_page(page, index, kind, width, request):
+    page.set_viewport_size({"width": width, "height": 800})
+    corners = "-1,-1;1,-1;1,1;-1,1"
+    visit(page, f"{request.getfixturevalue(kind)}/#row=7&w=content:1&region=content:{corners}")
+    page.wait_for_selector(".mix .hit")
+    page.wait_for_selector("#region-images .hit")
+    assert len(rows(page, "#region-images")) == 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_load_state("networkidle")
+    page.goto("about:blank")
+
+
+def test_plain_files_rank_as_the_server_does(page, index, plain_files):
+    visit(page, f"{plain_files}/#row=7&w=content:1,color:-0.5&class=second")
+    wait_for_rows(page, ".mix", found(index, 7, {"content": 1, "color": -0.5}, where="label = 'second'"))
+    assert page.is_hidden("#upload")
+    page.wait_for_load_state("networkidle")
+    page.goto("about:blank")

@@ -40,18 +40,23 @@ def explore(
         flags: Settings.
     """
     settings = with_settings(ExploreConfig(), asdict(flags)["explore"])
-    from unweave.explore import make_maps, write_static_page
+    from unweave.explore import make_maps
     from unweave.search import Index
 
     missing = [package for package in ("starlette", "uvicorn") if find_spec(package) is None]
     if missing and static is None:
         raise UnweaveError(f"the server needs {' and '.join(missing)}: install unweave[explore], or use `static`")
     opened = Index.open(index, run=run)
-    maps = make_maps(opened, index, settings)
+    # Maps may take minutes: what would be refused after them is refused before.
     if static is not None:
-        write_static_page(opened, maps, static)
+        from unweave.explore.static_page import require_static_page, write_static_page
+
+        require_static_page(len(opened), settings.map_rows, static)
+        write_static_page(opened, make_maps(opened, index, settings), static)
         print(static / "index.html")
     else:
-        from unweave.explore import serve
+        from unweave.explore.server import listen, serve
 
-        serve(opened, maps, settings, on_start=lambda address: print(address, flush=True))
+        with listen(settings) as listener:
+            maps = make_maps(opened, index, settings)
+            serve(opened, maps, settings, on_start=lambda address: print(address, flush=True), listener=listener)

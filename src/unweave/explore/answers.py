@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import io
-import math
+import reprlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
@@ -25,6 +25,8 @@ MOST_HITS = 200
 FEW = 60
 """Largest number of images of a group of duplicates in an answer."""
 KEPT_UPLOADS = 64
+LARGEST_WEIGHT = 1e6
+"""Scores are 32-bit: they overflow with much larger weights."""
 PREVIEW = 256
 """Side of the preview of an uploaded image."""
 
@@ -51,6 +53,7 @@ class Answers:
             "map": self.maps.method,
             "version": self.maps.version,
             "max_upload_mb": self.config.max_upload_mb,
+            "max_pixels": self.config.max_pixels,
         }
 
     @cached_property
@@ -153,7 +156,7 @@ class Answers:
     ) -> list[dict[str, Any]]:
         query, k = self._query(request.get("query")), request.get("k", 20)
         if type(k) is not int or not 1 <= k <= MOST_HITS:
-            raise UnweaveError(f"`k` must be a whole number from 1 to {MOST_HITS}, not {k!r}")
+            raise UnweaveError(f"`k` must be a whole number from 1 to {MOST_HITS}, not {reprlib.repr(k)}")
         found = self.index.search(query, weights=weights, minimum=minimum, where=self._where(request), k=k)
         return [self._hit(hit) for hit in found]
 
@@ -181,23 +184,27 @@ class Answers:
 
     def _row(self, row: Any) -> int:
         if type(row) is not int or not 0 <= row < len(self.index):
-            raise UnweaveError(f"there is no row {row!r}: the index has rows 0 to {len(self.index) - 1}")
+            raise UnweaveError(f"there is no row {reprlib.repr(row)}: the index has rows 0 to {len(self.index) - 1}")
         return row
 
     def _space(self, space: Any) -> str:
         if space not in self.index.spaces:
-            raise UnweaveError(f"there is no space {space!r}: the index has {', '.join(self.index.spaces)}")
+            raise UnweaveError(f"there is no space {reprlib.repr(space)}: the index has {', '.join(self.index.spaces)}")
         return str(space)
 
     def _numbers(self, request: Mapping[str, Any], name: str) -> dict[str, float]:
         """A number for some spaces, such as the weights."""
         given = request.get(name) or {}
         if not isinstance(given, dict):
-            raise UnweaveError(f"`{name}` must be numbers by space, not {given!r}")
+            raise UnweaveError(f"`{name}` must be numbers by space, not {reprlib.repr(given)}")
         for space, number in given.items():
             self._space(space)
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
-                raise UnweaveError(f"`{name}` of {space} must be a number, not {number!r}")
+            numeric = isinstance(number, (int, float)) and not isinstance(number, bool)
+            if not (numeric and -LARGEST_WEIGHT <= number <= LARGEST_WEIGHT):
+                raise UnweaveError(
+                    f"`{name}` of {space} must be a number from {-LARGEST_WEIGHT:,.0f} to {LARGEST_WEIGHT:,.0f}, "
+                    f"not {reprlib.repr(number)}"
+                )
         return {space: float(number) for space, number in given.items()}
 
 
@@ -254,4 +261,8 @@ def _text(request: Mapping[str, Any], name: str) -> str:
     text = request.get(name) or ""
     if not isinstance(text, str) or len(text) > 1000:
         raise UnweaveError(f"`{name}` must be a text of at most 1,000 characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can name half of a surrogate pair
+        raise UnweaveError(f"`{name}` must be valid Unicode, not {reprlib.repr(text)}") from None
     return text

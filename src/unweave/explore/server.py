@@ -17,6 +17,7 @@ Images are named by row number, and files of the page are in memory: no request 
 
 import json
 import math
+import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
@@ -85,8 +86,16 @@ def serve(
     config: ExploreConfig | None = None,
     *,
     on_start: Callable[[str], None] = print,
+    listener: socket.socket | None = None,
 ) -> None:
     """Serves the page until it is interrupted; calls ``on_start`` with its address.
+
+    Args:
+        index: the index it shows.
+        maps: its maps.
+        config: where it listens, and limits on uploads.
+        on_start: called with the address.
+        listener: what ``unweave.explore.server.listen`` returned for ``config``, by default a new one.
 
     Examples:
         >>> serve(index, maps)  # doctest: +SKIP
@@ -96,7 +105,7 @@ def serve(
 
     config = config or ExploreConfig()
     token = None if config.is_local else secrets.token_urlsafe(16)
-    listener = _listen(config)
+    listener = listener or listen(config)
     answers = Answers(index, maps, config)
     answers.about()  # reads the classes of all rows once
     app = _app(answers, config, token)
@@ -113,7 +122,16 @@ def serve(
         listener.close()
 
 
-def _listen(config: ExploreConfig) -> socket.socket:
+def listen(config: ExploreConfig) -> socket.socket:
+    """A socket at the host and port of ``config``, for ``serve``.
+
+    Call it before the maps are made: a port that is in use is then an error at once.
+
+    Examples:
+        >>> with listen(ExploreConfig(port=0)) as listener:
+        ...     listener.getsockname()[0]
+        '127.0.0.1'
+    """
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # With the protocol named, asyncio sends small answers at once (TCP_NODELAY); otherwise each takes 40 ms longer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -152,7 +170,7 @@ class _Handlers:
             get("/api/rows", self._binary(answers.point_rows)),
             get("/api/classes", self._binary(answers.point_classes)),
             get("/api/points/{space}", self._points),
-            get("/api/row/{row:int}", self._row),
+            get("/api/row/{row}", self._row),
             get("/api/filter", self._filter),
             get("/api/duplicates/{space}", self._duplicates),
             get("/api/outliers/{space}", self._outliers),
@@ -160,8 +178,8 @@ class _Handlers:
             post("/api/columns", self._asked(answers.columns)),
             post("/api/paths", self._asked(lambda request: answers.paths(request.get("rows")))),
             post("/api/upload", self._upload),
-            get("/thumbnail/{row:int}", self._thumbnail),
-            get("/image/{row:int}", self._image),
+            get("/thumbnail/{row}", self._thumbnail),
+            get("/image/{row}", self._image),
             get("/{file:path}", self._file),
         ]
 
@@ -191,7 +209,7 @@ class _Handlers:
         async def handler(request: Request) -> Response:
             try:
                 asked = json.loads(await _body(request, MAX_JSON))
-            except ValueError:
+            except (ValueError, RecursionError):  # RecursionError: lists in lists in lists, a thousand deep
                 asked = None
             if not isinstance(asked, dict):
                 raise UnweaveError("the request must be a JSON object")
@@ -203,7 +221,7 @@ class _Handlers:
         return Response(await self._run(self._answers.points, request.path_params["space"]), media_type=BINARY)
 
     async def _row(self, request: Request) -> Response:
-        return JSONResponse(self._answers.row(request.path_params["row"]))
+        return JSONResponse(self._answers.row(_row(request)))
 
     async def _filter(self, request: Request) -> Response:
         asked = request.query_params
@@ -225,12 +243,10 @@ class _Handlers:
         return JSONResponse(await self._run(self._answers.upload, data))
 
     async def _thumbnail(self, request: Request) -> Response:
-        return Response(self._answers.thumbnail(request.path_params["row"]), media_type="image/jpeg", headers=KEEP)
+        return Response(self._answers.thumbnail(_row(request)), media_type="image/jpeg", headers=KEEP)
 
     async def _image(self, request: Request) -> Response:
-        return Response(
-            await self._run(self._answers.image, request.path_params["row"]), media_type="image/jpeg", headers=KEEP
-        )
+        return Response(await self._run(self._answers.image, _row(request)), media_type="image/jpeg", headers=KEEP)
 
     async def _file(self, request: Request) -> Response:
         name = request.path_params["file"] or "index.html"
@@ -238,6 +254,14 @@ class _Handlers:
             raise HTTPException(404, "there is no such page")
         headers = {"Cache-Control": "no-cache"}
         return Response(self._files[name], media_type=KINDS[Path(name).suffix], headers=headers)
+
+
+def _row(request: Request) -> int:
+    """The row that an address names."""
+    text = request.path_params["row"]
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise HTTPException(404, "an image is named by its row number")
+    return int(text)
 
 
 async def _body(request: Request, most: int) -> bytes:

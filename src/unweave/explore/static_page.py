@@ -41,17 +41,8 @@ def write_static_page(index: SearchIndex, maps: Maps, out: Path, *, progress: bo
     Examples:
         >>> write_static_page(index, maps, Path("site/explore"))  # doctest: +SKIP
     """
-    if len(index) > MOST_ROWS:
-        raise UnweaveError(
-            f"a page of plain files shows at most {MOST_ROWS:,} images, and this index has {len(index):,}: "
-            "make an index of a part of them, or serve it"
-        )
-    if len(maps.rows) != len(index):
-        raise UnweaveError(f"`map_rows` must be at least the number of images, {len(index)}")
-    if out.exists() and not (out / "data" / "index.json").is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise UnweaveError(f"`static` {out} is not empty: name a new folder")
+    require_static_page(len(index), len(maps.rows), out)
     data = out / "data"
-    make_writable_folder(out)
     shutil.rmtree(data, ignore_errors=True)
     (data / "thumbnails").mkdir(parents=True)
     for file in PAGE.iterdir():
@@ -77,6 +68,31 @@ def write_static_page(index: SearchIndex, maps: Maps, out: Path, *, progress: bo
             (data / "thumbnails" / f"{row}.jpg").write_bytes(index.thumbnail(row))
             bar.advance(row + 1)
     (data / "index.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def require_static_page(rows: int, map_rows: int, out: Path) -> None:
+    """Raises unless a page of plain files can be written to ``out``, which is created.
+
+    Args:
+        rows: number of images of the index.
+        map_rows: largest number of points of a map.
+        out: the folder of the page.
+
+    Examples:
+        >>> require_static_page(rows=6, map_rows=5, out=Path("site"))
+        Traceback (most recent call last):
+        unweave.errors.UnweaveError: `map_rows` must be at least the number of images, 6, not 5
+    """
+    if rows > MOST_ROWS:
+        raise UnweaveError(
+            f"a page of plain files shows at most {MOST_ROWS:,} images, and this index has {rows:,}: "
+            "make an index of a part of them, or serve it"
+        )
+    if map_rows < rows:
+        raise UnweaveError(f"`map_rows` must be at least the number of images, {rows}, not {map_rows}")
+    if out.exists() and not (out / "data" / "index.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise UnweaveError(f"`static` {out} is not empty: name a new folder")
+    make_writable_folder(out)
 
 
 def _relative(paths: Sequence[str]) -> list[str]:

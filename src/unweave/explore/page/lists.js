@@ -24,7 +24,8 @@ let region = [];
 export const showRegion = attempt(async () => {
   region = maps && view.region ? maps.within(view.region.space, view.region.polygon).map((point) => rows[point]) : [];
   $('region').hidden = !view.region;
-  $('region-count').textContent = `${region.length.toLocaleString()} image${region.length === 1 ? '' : 's'} in the region of ${view.region?.space}`;
+  $('region-count').textContent = `${region.length.toLocaleString()} image${region.length === 1 ? '' : 's'} in the region of ${view.region?.space}`
+    + (region.length > STRIP ? `; the first ${STRIP} are shown` : '');
   mark();
   const first = region.slice(0, STRIP), paths = first.length ? await backend.paths(first) : [];
   $('region-images').replaceChildren(...first.map((row, i) => hit({ row, path: paths[i] })));
@@ -48,7 +49,8 @@ export const showList = latest(async () => {
   try {
     if (kind === 'duplicates') {
       const { groups, sizes, found } = await backend.duplicates(space);
-      $('list-count').textContent = `${found.toLocaleString()} group${found === 1 ? '' : 's'} with cosine at least 0.98`;
+      $('list-count').textContent = `${found.toLocaleString()} group${found === 1 ? '' : 's'} with cosine at least 0.98`
+        + (found > groups.length ? `; the ${groups.length.toLocaleString()} largest are shown` : '');
       $('list').replaceChildren(...groups.map((group, i) => {
         const element = document.createElement('div');
         element.className = 'group';

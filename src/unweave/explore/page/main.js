@@ -5,14 +5,30 @@ import { Maps } from './maps.js';
 import { choose, mark, search, showChosen } from './results.js';
 import { makeSliders, showSliders } from './sliders.js';
 import { $, about, attempt, change, maps, message, pointOf, previews, rows, setIndex, setMaps, setView, view } from './state.js';
-import { read, shortened } from './view.js';
+import { read } from './view.js';
 
 // Uploads.
+
+/** Types that every browser reads. */
+const COMMON = ['image/bmp', 'image/gif', 'image/jpeg', 'image/png', 'image/svg+xml', 'image/webp'];
+
+/** Refuses what the server would refuse: the browser writes each refusal of the server to its console as an error. */
+async function check(file) {
+  if (file.size > about.max_upload_mb * 1e6) throw new Error(`The file is larger than ${about.max_upload_mb} MB.`);
+  if (file.type && !file.type.startsWith('image/')) throw new Error(`The picture cannot be read: ${file.name} is not an image.`);
+  const picture = await createImageBitmap(file).catch(() => null); // TIFF, for example, only the server reads
+  if (!picture && COMMON.includes(file.type)) throw new Error(`The picture cannot be read: ${file.name} is damaged or not an image.`);
+  const pixels = picture ? picture.width * picture.height : 0;
+  picture?.close();
+  if (pixels > about.max_pixels) {
+    throw new Error(`The picture cannot be read: it has more than ${about.max_pixels.toLocaleString()} pixels.`);
+  }
+}
 
 const upload = attempt(async (file) => {
   if (!file) return;
   if (!backend.uploads) throw new Error('This page is made of plain files and cannot embed a picture: run unweave explore.');
-  if (file.size > about.max_upload_mb * 1e6) throw new Error(`The file is larger than ${about.max_upload_mb} MB.`);
+  await check(file);
   message('Embedding your picture…');
   const answer = await backend.upload(file);
   previews.set(answer.upload, answer.preview);
@@ -160,7 +176,7 @@ async function start() {
       click: (point) => choose(rows[point]),
       lasso: (space, polygon) => {
         lassoMode(false);
-        change({ region: { space, polygon: shortened(polygon) } });
+        change({ region: { space, polygon: maps.simplified(space, polygon) } });
         showRegion();
       },
     }));

@@ -1,8 +1,10 @@
 // One scatter plot for each space. All of them show the same points, and what happens in one happens in all.
 import { createRenderer, createScatterplot } from './regl-scatterplot.js';
+import { simplified } from './view.js';
 
 const GRAY = { light: '#8b939c', dark: '#8b939c' };
 const HUES = 20;
+const BANDS = 256;
 
 function palette(theme) {
   const hex = (x) => Math.round(255 * x).toString(16).padStart(2, '0');
@@ -18,13 +20,24 @@ function palette(theme) {
   });
 }
 
-export function inside([x, y], polygon) {
-  let odd = false;
-  for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
-    const [xi, yi] = polygon[i], [xj, yj] = polygon[j];
-    if (yi > y !== yj > y && x < ((xj - xi) * (y - yi)) / (yj - yi) + xi) odd = !odd;
-  }
-  return odd;
+/** Whether a point is inside a polygon, as a function of x and y. Each point is compared with the edges at its height. */
+export function insideOf(polygon) {
+  const heights = polygon.map(([, y]) => y), low = Math.min(...heights), high = Math.max(...heights);
+  if (!(high > low)) return () => false;
+  const edges = Array.from({ length: BANDS }, () => []);
+  const band = (y) => Math.min(BANDS - 1, Math.floor(((y - low) / (high - low)) * BANDS));
+  polygon.forEach(([x, y], i) => {
+    const [x0, y0] = polygon.at(i - 1);
+    for (let at = band(Math.min(y, y0)); at <= band(Math.max(y, y0)); at++) edges[at].push([x, y, x0, y0]);
+  });
+  return (x, y) => {
+    if (y < low || y > high) return false;
+    let odd = false;
+    for (const [x1, y1, x0, y0] of edges[band(y)]) {
+      if (y1 > y !== y0 > y && x < ((x0 - x1) * (y - y1)) / (y0 - y1) + x1) odd = !odd;
+    }
+    return odd;
+  };
 }
 
 export class Maps {
@@ -32,6 +45,7 @@ export class Maps {
   #points = new Map();
   #shown = null; // points that the filter leaves, or null
   #hovered = -1;
+  #chosen = -1;
 
   /** `on` has the functions over(point, space), out(), click(point) and lasso(space, polygon). */
   constructor(parent, spaces, on) {
@@ -40,7 +54,7 @@ export class Maps {
     for (const space of spaces) {
       const map = parent.appendChild(document.createElement('div'));
       map.className = 'map';
-      map.innerHTML = '<h2></h2><div class="plot"><canvas></canvas></div>';
+      map.innerHTML = '<h2></h2><div class="plot"><canvas></canvas><span class="ring" hidden></span></div>';
       map.querySelector('h2').textContent = space;
       const canvas = map.querySelector('canvas');
       canvas.setAttribute('role', 'img');
@@ -58,6 +72,7 @@ export class Maps {
 
   #listen(space, plot, canvas) {
     let drawing = false;
+    plot.subscribe('drawing', () => this.#encircle(space)); // also after zooming, and when the window changes
     plot.subscribe('pointOver', (point) => this.on.over(point, space));
     plot.subscribe('pointOut', () => this.on.out());
     canvas.addEventListener('mouseleave', () => this.on.out());
@@ -109,11 +124,23 @@ export class Maps {
     for (const plot of this.plots.values()) plot.hover(point, { preventEvent: true });
   }
 
-  select(points) {
-    for (const plot of this.plots.values()) {
-      if (points.length) plot.select([...points], { preventEvent: true });
+  /** Marks points, and draws a ring around the chosen one (-1 for none), in all maps. */
+  select(points, chosen = -1) {
+    this.#chosen = chosen;
+    const marked = [...new Set(chosen < 0 ? points : [...points, chosen])];
+    for (const [space, plot] of this.plots) {
+      if (marked.length) plot.select([...marked], { preventEvent: true });
       else plot.deselect({ preventEvent: true });
+      this.#encircle(space);
     }
+  }
+
+  #encircle(space) {
+    const plot = this.plots.get(space), ring = plot.get('canvas').parentElement.querySelector('.ring');
+    const shown = this.#chosen >= 0 && (this.#shown === null || this.#shown.has(this.#chosen));
+    const place = shown && plot.getScreenPosition(this.#chosen);
+    ring.hidden = !place;
+    if (place) [ring.style.left, ring.style.top] = place.map((x) => `${x}px`);
   }
 
   async filter(points) {
@@ -126,10 +153,21 @@ export class Maps {
 
   /** Points of a space inside a polygon, of those that are shown. */
   within(space, polygon) {
-    const xy = this.#points.get(space), found = [];
-    for (let i = 0; i < xy.length / 2; i++) {
-      if ((this.#shown === null || this.#shown.has(i)) && inside([xy[2 * i], xy[2 * i + 1]], polygon)) found.push(i);
-    }
+    return this.#inside(space, polygon).filter((point) => this.#shown === null || this.#shown.has(point));
+  }
+
+  /** A simpler polygon with the same points inside, under any filter. */
+  simplified(space, polygon) {
+    const found = this.#inside(space, polygon);
+    return simplified(polygon, (other) => {
+      const others = this.#inside(space, other);
+      return others.length === found.length && others.every((point, i) => point === found[i]);
+    });
+  }
+
+  #inside(space, polygon) {
+    const xy = this.#points.get(space), inside = insideOf(polygon), found = [];
+    for (let i = 0; i < xy.length / 2; i++) if (inside(xy[2 * i], xy[2 * i + 1])) found.push(i);
     return found;
   }
 

@@ -81,8 +81,7 @@ export const showChosen = attempt(async () => {
 export function mark() {
   if (!maps) return;
   const region = view.region ? maps.within(view.region.space, view.region.polygon) : [];
-  const chosen = view.row !== null && pointOf.has(view.row) ? [pointOf.get(view.row)] : [];
-  maps.select(region.length ? region : chosen);
+  maps.select(region, pointOf.get(view.row) ?? -1);
 }
 
 export function choose(row) {

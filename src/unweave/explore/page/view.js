@@ -1,12 +1,40 @@
 // The view as the part of the address after #, so that a link restores it.
-const VERTICES = 40;
+/** How far a simplified polygon may be from the one that was drawn, as parts of its size. */
+const TOLERANCES = [0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001];
 
 const numbers = (values) => Object.entries(values).map(([name, value]) => `${encodeURIComponent(name)}:${value}`).join(',');
 
-/** A polygon that is short enough for an address. */
-export function shortened(polygon) {
-  const every = Math.ceil(polygon.length / VERTICES);
-  return polygon.filter((_, i) => i % every === 0).map((corner) => corner.map((x) => Number(x.toFixed(3))));
+/** A polygon with fewer corners and digits, for an address, that `same` accepts; the given one where it accepts none. */
+export function simplified(polygon, same) {
+  const sizes = [0, 1].map((axis) => {
+    const values = polygon.map((corner) => corner[axis]);
+    return Math.max(...values) - Math.min(...values);
+  });
+  for (const part of TOLERANCES) {
+    const tolerance = part * Math.max(...sizes), digits = Math.min(15, Math.max(0, 1 - Math.floor(Math.log10(tolerance))));
+    const shorter = outline(polygon, tolerance).map((corner) => corner.map((x) => Number(x.toFixed(digits))));
+    if (shorter.length > 2 && same(shorter)) return shorter;
+  }
+  return polygon;
+}
+
+/** The corners of a line from which no other is farther than the tolerance (Douglas and Peucker). */
+function outline(line, tolerance) {
+  const [first, last] = [line[0], line.at(-1)];
+  let far = 0, most = tolerance;
+  for (let i = 1; i < line.length - 1; i++) {
+    const distance = distanceTo(line[i], first, last);
+    if (distance > most) [far, most] = [i, distance];
+  }
+  if (!far) return line.length > 1 ? [first, last] : line;
+  return [...outline(line.slice(0, far + 1), tolerance).slice(0, -1), ...outline(line.slice(far), tolerance)];
+}
+
+/** Distance of a point to the part of a line from a to b. */
+function distanceTo([x, y], [ax, ay], [bx, by]) {
+  const dx = bx - ax, dy = by - ay, length = dx * dx + dy * dy;
+  const t = length && Math.max(0, Math.min(1, ((x - ax) * dx + (y - ay) * dy) / length));
+  return Math.hypot(x - ax - t * dx, y - ay - t * dy);
 }
 
 export function write(view) {
