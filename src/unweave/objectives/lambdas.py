@@ -18,7 +18,7 @@ from torch import Tensor
 from unweave.errors import UnweaveError
 from unweave.settings import require
 
-LARGEST_RATE = 0.05
+LARGEST_RATE = 0.01
 """Of ``DualAscent.over``: the network must be able to follow λ."""
 PerSpace = float | Mapping[str, float]
 """One number for all spaces, or one for each by name."""
