@@ -1,8 +1,12 @@
 """An index holds the vectors of its run, answers by the formula, and survives interruptions."""
 
 import io
+import os
 import shutil
+import signal
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +17,11 @@ import torch.nn.functional as F
 from PIL import Image
 
 import unweave as uw
+from processes import Child
 from small_models import photograph, save_pictures, small_model
 from unweave.data.decode import decode
 from unweave.errors import UnweaveError
+from unweave.files import process_runs
 from unweave.inference import export_model
 from unweave.search import decoding, files, writing
 from unweave.search.files import IndexFiles
@@ -238,6 +244,44 @@ def test_two_writers_are_refused(model, pictures, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.1)
     with IndexFiles(out).writing(), pytest.raises(UnweaveError, match="another process is writing"):
         build(model, pictures, out)
+
+
+def build_and_wait(model, data, out):
+    """Builds an index with workers, and waits forever after the first rows were written."""
+    append = IndexFiles.append
+
+    def append_and_wait(self, *arguments):
+        append(self, *arguments)
+        (out / "written").touch()
+        time.sleep(1000)
+
+    IndexFiles.append = append_and_wait
+    writing.PART = 32
+    uw.Index.build(model, data, out, workers=2, device="cpu", progress=False, batch_size=32)
+
+
+def test_an_index_whose_process_was_killed_is_completed_by_the_same_call(model, tmp_path):
+    """The workers of the killed process hold its lock, and more images than fit into a pipe."""
+    (tmp_path / "photos").mkdir()
+    random = np.random.default_rng(0)
+    for i in range(400):
+        noise = Image.fromarray(random.integers(0, 256, (96, 96, 3), dtype=np.uint8))
+        noise.save(tmp_path / "photos" / f"{i:03}.jpg")
+    out = tmp_path / "index"
+    child = Child(tmp_path / "child", build_and_wait, model, tmp_path / "photos", out)
+    deadline = time.monotonic() + 60
+    while not (out / "written").exists() and child.is_running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)  # the workers decode ahead until the pipe is full
+    workers = [int(pid) for pid in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+    assert len(workers) == 2
+    os.kill(child.pid, signal.SIGKILL)
+    try:
+        assert len(build(model, tmp_path / "photos", out)) == 400
+        assert not any(map(process_runs, workers))
+    finally:
+        for pid in filter(process_runs, workers):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_added_images_follow_and_labels_keep_their_classes(model, pictures, tmp_path):
