@@ -131,6 +131,8 @@ def test_conditions_leave_out_what_they_say(built):
     [
         (0, {"weights": {"x": 1}}, "no space 'x'"), (0, {"weights": {"hue": 0}}, "all zero"),
         (0, {"weights": {"hue": float("nan")}}, "number"), (0, {"minimum": {"x": 1}}, "no space 'x'"),
+        (0, {"weights": {"hue": 1e300}}, "1,000,000"), (0, {"weights": {"hue": -1e-9}}, "0.000001"),
+        (0, {"weights": {"hue": 10**400}}, "finite number"), (0, {"minimum": {"hue": 1e300}}, "cosine between"),
         (60, {}, "rows 0 to 59"), (-1, {}, "rows 0 to 59"), ("nowhere.jpg", {}, "neither a file nor"),
         (0, {"k": 0}, "`k`"), ({"hue": [1.0, 0]}, {}, "no vector of content"), ([0, 1], {}, "one image"),
         ({"content": [1.0, 0]}, {}, "2 numbers"),

@@ -6,6 +6,8 @@ different.
 """
 
 import math
+import os
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +38,8 @@ from unweave.settings import require_number, with_settings
 Vectors = dict[str, np.ndarray]
 FETCHED = 10_000
 """Where fewer than k of so many rows from a store satisfy the conditions, all rows are searched exactly."""
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+"""Scores are float32: sizes of weights between which they neither vanish nor overflow."""
 
 
 @dataclass(frozen=True)
@@ -202,14 +206,24 @@ class Index(IndexRows):
         Args:
             query: a row number, the name of an image of the index, a path, a PIL image, the bytes of an image file, an
                 array or tensor; or a vector for each space.
-            weights: of each space, of either sign; spaces without one count nothing. By default the first space has 1.
+            weights: of each space, of either sign and of size 1e-6 to 1e6, or 0; spaces without one count nothing. By
+                default the first space has 1.
             minimum: the smallest cosine in a space.
             where: which images to consider, such as ``label = 'cat'`` (see ``unweave.search.where``).
             k: how many images to return.
         """
         require_number("k", k, ">= 1")
         chosen = self._checked_numbers("weights", {self.spaces[0]: 1.0} if weights is None else weights)
+        for space, weight in chosen.items():
+            if weight and not LEAST_WEIGHT <= abs(weight) <= LARGEST_WEIGHT:
+                raise UnweaveError(
+                    f"`weights`: that of {space} must be 0, or {LEAST_WEIGHT:f} to {LARGEST_WEIGHT:,.0f} with either "
+                    f"sign, not {weight:g}; only the ratios of weights matter: use numbers around 1"
+                )
         floors = self._checked_numbers("minimum", minimum or {})
+        for space, floor in floors.items():
+            if abs(floor) > 1:
+                raise UnweaveError(f"`minimum`: that of {space} must be a cosine between -1 and 1, not {floor:g}")
         if not any(chosen.values()):
             raise UnweaveError(f"`weights` are all zero: give one of {', '.join(self.spaces)} a weight")
         row, vectors = self._query(query, {*chosen, *floors})
@@ -328,8 +342,8 @@ class Index(IndexRows):
         for space, value in values.items():
             if space not in self._manifest.spaces:
                 raise UnweaveError(f"`{name}`: the index has no space {space!r}, it has {', '.join(self.spaces)}")
-            if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
-                raise UnweaveError(f"`{name}`: {space} must have a number, not {value!r}")
+            if not isinstance(value, (int, float, np.number)) or not abs(value) <= sys.float_info.max:
+                raise UnweaveError(f"`{name}`: {space} must have a finite number, not {value!r}")
         return {space: float(value) for space, value in values.items()}
 
 
