@@ -106,6 +106,8 @@ def _images(number: int) -> str:
 
 def _refuse_fixed(given: dict[str, Any]) -> None:
     """An index keeps the store and the spaces that it was built with."""
+    if "store_url" in given:
+        raise UnweaveError("`store_url` is changed by the command that builds the index, without `add` and --prune")
     for name in given:
         raise UnweaveError(f"`{name}` is fixed when an index is built: leave it out, or build another index")
 

@@ -29,10 +29,17 @@ from unweave.search.config import BuildConfig
 from unweave.search.exact import cosines_of, top_rows
 from unweave.search.files import IndexFiles, Manifest
 from unweave.search.graph import duplicate_groups, nearest_neighbours, outlier_rows
-from unweave.search.ready import keep_rows, make_ready
+from unweave.search.ready import keep_rows, make_ready, require_store
 from unweave.search.rows import IndexRows
 from unweave.search.stores import open_store
-from unweave.search.writing import IndexWriter, new_manifest, require_same_run, require_same_settings, unit
+from unweave.search.writing import (
+    IndexWriter,
+    new_manifest,
+    require_same_run,
+    require_same_settings,
+    unit,
+    with_address,
+)
 from unweave.settings import require_number, with_settings
 
 Vectors = dict[str, np.ndarray]
@@ -121,9 +128,12 @@ class Index(IndexRows):
         with files.writing():
             manifest = new_manifest(model, place, config.index)
             if files.exists():
-                require_same_settings(files, files.load(), manifest)
-            else:
-                files.save(manifest)
+                old = files.load()
+                require_same_run(files, old, model)
+                require_same_settings(files, old, manifest)
+                manifest = with_address(old, manifest)
+            require_store(files, manifest)
+            files.save(manifest)
             unreadable = _add(files, model, data, config, whole=True, progress=progress)
         index = cls(out, run=run)
         index.unreadable = unreadable
@@ -138,6 +148,7 @@ class Index(IndexRows):
         model = self.model
         self.close()
         with self._files.writing():
+            require_store(self._files, self._files.load())
             self.unreadable = _add(self._files, model, data, config, whole=False, progress=progress)
         model.cpu()
         self._load()

@@ -72,6 +72,13 @@ def require_same_settings(files: IndexFiles, old: Manifest, new: Manifest) -> No
             )
 
 
+def with_address(old: Manifest, new: Manifest) -> Manifest:
+    """The old manifest with the address of the new one's store, which is filled again if it is another."""
+    if old.store.get("url") == new.store.get("url"):
+        return old
+    return replace(old, store={**old.store, "url": new.store["url"]}, stored=0)
+
+
 class IndexWriter:
     """Adds and removes rows of an index that this process holds."""
 
