@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,11 @@ def decoded_chunks(source: Source, numbers: Sequence[int], decoder: Decoder, wor
         generator=torch.Generator(),  # without one, the loader would draw from the global generator
     )
     with watched_workers():
-        yield from loader
+        with warnings.catch_warnings():
+            # Of the package of a store, which the workers do not use.
+            warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
+            decoded = iter(loader)  # starts the workers
+        yield from decoded
 
 
 def _start_worker(worker: int) -> None:
