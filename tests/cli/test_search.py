@@ -171,13 +171,26 @@ def test_an_index_is_extended_pruned_and_keeps_its_run(run, folder, capsys, tmp_
     assert call(capsys, *words)[0] == 0
     (photos / "cat" / "01.png").unlink()
     photograph(30, 30, 70).save(photos / "cat" / "new.png")
-    assert call(capsys, *words)[0] == 2  # it holds an image that is gone
+    status, _, said = call(capsys, *words)  # it holds an image that is gone
+    assert status == 2
+    assert "--prune" in said
     status, _, said = call(capsys, *words, "--add", "--prune")
     assert status == 0
-    assert "1 images removed" in said
-    assert "1 images added" in said
+    assert "1 image removed" in said
+    assert "1 image added" in said
     assert len(uw.Index.open(out)) == 24
     assert call(capsys, "index", run, "--out", out, "--prune")[0] == 0
+    (tmp_path / "more").mkdir()
+    photograph(30, 30, 71).save(tmp_path / "more" / "x.png")
+    assert call(capsys, "index", run, tmp_path / "more", "--out", out, "--add", *INDEX)[0] == 0
+    shutil.rmtree(tmp_path / "more")
+    status, _, said = call(capsys, "index", run, "--out", out, "--prune")
+    assert status == 2
+    assert "--removed" in said
+    assert call(capsys, "index", "--prune", "--removed", tmp_path / "more", run, "--out", out)[0] == 0
+    assert len(uw.Index.open(out)) == 24
+    assert call(capsys, *words, "--removed", tmp_path / "more")[0] == 2
+    assert call(capsys, *words, "--add", "--store-url", "http://127.0.0.1:9")[0] == 2
     other = tmp_path / "other"
     export_model(small_model(preparation=[]), other, onnx=False)
     for more in ([], ["--add"], ["--prune"]):

@@ -321,6 +321,62 @@ def test_pruned_images_are_gone_and_the_others_unchanged(model, pictures, tmp_pa
     assert index.thumbnail(0)
 
 
+def test_a_folder_without_images_in_the_index_may_be_absent(model, pictures, tmp_path):
+    index = build(model, pictures, tmp_path / "index")
+    (tmp_path / "more").mkdir()
+    photograph(30, 30, 50).save(tmp_path / "more" / "x.png")
+    index.add(tmp_path / "more", **SETTINGS)
+    (tmp_path / "more" / "x.png").unlink()
+    assert index.prune() == 1
+    (tmp_path / "more").rmdir()
+    assert index.prune() == 0
+    (pictures / "a" / "00.png").unlink()
+    assert index.prune() == 1
+
+
+def test_images_of_an_absent_folder_are_pruned_only_if_it_is_named(model, pictures, tmp_path):
+    index = build(model, pictures, tmp_path / "index")
+    for name in ("more", "pictures-2"):
+        (tmp_path / name).mkdir()
+        photograph(30, 30, len(name)).save(tmp_path / name / "x.png")
+        index.add(tmp_path / name, **SETTINGS)
+    shutil.rmtree(tmp_path / "more")
+    for removed in ((), [tmp_path / "nowhere"], str(tmp_path / "more")):
+        with pytest.raises(UnweaveError, match="`removed`"):
+            index.prune(removed=removed)
+        assert len(index) == 14
+    assert index.prune(removed=[tmp_path / "more"]) == 1
+    assert len(index) == 13
+    assert index.prune() == 0
+    shutil.rmtree(tmp_path / "pictures-2")
+    with pytest.raises(UnweaveError, match="pictures-2, where 1 of"):
+        index.prune()
+
+
+def test_an_image_that_is_gone_is_to_be_pruned_and_another_one_added(model, pictures, tmp_path):
+    build(model, pictures, tmp_path / "index")
+    (pictures / "a" / "00.png").unlink()
+    with pytest.raises(UnweaveError, match=r"no longer exist \(1, such as .*00.png\).*`prune`"):
+        build(model, pictures, tmp_path / "index")
+    (pictures / "b" / "01.png").rename(tmp_path / "elsewhere.png")
+    with pytest.raises(UnweaveError, match="holds other images"):
+        build(model, [tmp_path / "elsewhere.png"], tmp_path / "index")
+    uw.Index.open(tmp_path / "index").prune()
+    assert len(build(model, pictures, tmp_path / "index")) == 10
+
+
+def test_an_absent_run_can_be_named(model, pictures, tmp_path):
+    run = tmp_path / "run"
+    export_model(model, run, onnx=False)
+    build(run, pictures, tmp_path / "index")
+    run.rename(tmp_path / "moved")
+    with pytest.raises(UnweaveError, match="moved, name its folder with `run`"):
+        uw.Index.open(tmp_path / "index").search(photograph(9, 9))
+    assert uw.Index.open(tmp_path / "index", run=tmp_path / "moved").search(photograph(9, 9))
+    with pytest.raises(UnweaveError, match="nowhere is not the folder of a run"):
+        uw.Index.open(tmp_path / "index", run=tmp_path / "nowhere").search(photograph(9, 9))
+
+
 def test_another_run_and_other_images_are_refused(model, pictures, tmp_path):
     build(model, pictures, tmp_path / "index")
     other = small_model(preparation=[])
@@ -360,6 +416,24 @@ def test_images_of_tables_are_told_apart_though_their_names_repeat(model, pictur
     assert index.image_file(0) is None
     with pytest.raises(UnweaveError, match="is the name of"):
         index.find("image_1.png")
+
+
+def test_files_are_recognised_by_their_address_and_by_their_path(model, pictures, tmp_path):
+    (tmp_path / "tables").mkdir()
+    rows = [{"bytes": path.read_bytes(), "path": None} for path in sorted(pictures.rglob("*.png"))]
+    pq.write_table(pa.table({"image": rows}), tmp_path / "tables" / "a b.parquet")
+    address, path = f"file://{tmp_path}/tables", tmp_path / "tables"
+    for first, second in ((address, path), (path, address)):
+        shutil.rmtree(tmp_path / "index", ignore_errors=True)
+        index = build(model, first, tmp_path / "index")
+        assert index.add(second, **SETTINGS) == 0
+        assert len(build(model, second, tmp_path / "index")) == 12
+    files = IndexFiles(tmp_path / "index")
+    part = files.folder(files.load()) / files.load().parts[0]
+    table = pq.read_table(part)
+    keys = [f"file://{key}" for key in table["key"].to_pylist()]  # as they were written before
+    pq.write_table(table.set_column(table.schema.get_field_index("key"), "key", pa.array(keys)), part)
+    assert uw.Index.open(tmp_path / "index", run=model).add(path, **SETTINGS) == 0
 
 
 def test_hostile_names_are_found(model, tmp_path):

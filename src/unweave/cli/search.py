@@ -33,6 +33,7 @@ def index(
     out: Path,
     add: bool = False,
     prune: bool = False,
+    removed: tyro.conf.UseAppendAction[tuple[Path, ...]] = (),
     root: str | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
@@ -48,6 +49,8 @@ def index(
         out: Folder of the index.
         add: Add the images of DATA to those that the index holds.
         prune: Remove images whose files no longer exist.
+        removed: With --prune, a folder of images that was removed for good; may be repeated. Another absent folder is
+            an error, since its disk may not be mounted.
         root: Folder of a torchvision data set, if DATA is its name.
         image_column: Column of the images, if a table has several.
         label_column: Column of the labels.
@@ -59,6 +62,8 @@ def index(
     config = with_settings(BuildConfig(), {**given["index"], **given["embedding"]})
     if data is None and (add or not prune):
         raise UnweaveError("DATA is missing: name the images to index")
+    if removed and not prune:
+        raise UnweaveError(f"--removed {removed[0]} needs --prune, which removes the images of that folder")
     if data is not None:
         check_exists(data, root)
     from unweave.data import open_source
@@ -74,7 +79,8 @@ def index(
         _refuse_fixed(given["index"])
         require_same_run(IndexFiles(out), IndexFiles(out).load(), model)
     if prune:
-        _say(f"{Index.open(out).prune():,} images removed from {out}")
+        with _flags("removed"):
+            _say(f"{_images(Index.open(out).prune(removed=removed))} removed from {out}")
     if data is None:
         return
     source = open_source(
@@ -85,8 +91,9 @@ def index(
         number = made.add(source, config=config)
         _say(f"{_images(number)} added to {out}, which has {len(made):,}")
     else:
-        made = Index.build(run, source, out, config=config)
-        _say(f"{len(made):,} images in {out}: {', '.join(made.spaces)}")
+        with _flags("prune"):
+            made = Index.build(run, source, out, config=config)
+        _say(f"{_images(len(made))} in {out}: {', '.join(made.spaces)}")
     if made.unreadable is not None:
         _list_unreadable(made.unreadable)
 
