@@ -21,10 +21,21 @@ if TYPE_CHECKING:
 
 UNLIKE = -0.3
 """The weight of a space given with --unlike: its opposite is rarely wanted as much as the liked spaces."""
+OWN_FLAGS = ("html", "outliers", "prune", "removed", "run")
 Flags = flags_of(BuildConfig, default=BuildConfig())
 IndexPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")]
 
 
+@contextmanager
+def _with_own_flags() -> Iterator[None]:
+    """Writes the names of arguments that are flags of these verbs alone as flags in errors."""
+    try:
+        yield
+    except UnweaveError as error:
+        raise UnweaveError(re.sub(rf"`({'|'.join(OWN_FLAGS)})`", r"--\1", str(error))) from None
+
+
+@_with_own_flags()
 def index(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None,
@@ -63,7 +74,7 @@ def index(
     if data is None and (add or not prune):
         raise UnweaveError("DATA is missing: name the images to index")
     if removed and not prune:
-        raise UnweaveError(f"--removed {removed[0]} needs --prune, which removes the images of that folder")
+        raise UnweaveError(f"`removed` {removed[0]} needs `prune`, which removes the images of that folder")
     if data is not None:
         check_exists(data, root)
     from unweave.data import open_source
@@ -79,8 +90,7 @@ def index(
         _refuse_fixed(given["index"])
         require_same_run(IndexFiles(out), IndexFiles(out).load(), model)
     if prune:
-        with _flags("removed"):
-            _say(f"{_images(Index.open(out).prune(removed=removed))} removed from {out}")
+        _say(f"{_images(Index.open(out).prune(removed=removed))} removed from {out}")
     if data is None:
         return
     source = open_source(
@@ -91,20 +101,10 @@ def index(
         number = made.add(source, config=config)
         _say(f"{_images(number)} added to {out}, which has {len(made):,}")
     else:
-        with _flags("prune"):
-            made = Index.build(run, source, out, config=config)
+        made = Index.build(run, source, out, config=config)
         _say(f"{_images(len(made))} in {out}: {', '.join(made.spaces)}")
     if made.unreadable is not None:
         _list_unreadable(made.unreadable)
-
-
-@contextmanager
-def _flags(*names: str) -> Iterator[None]:
-    """Writes these arguments of the library as flags in errors."""
-    try:
-        yield
-    except UnweaveError as error:
-        raise UnweaveError(re.sub(rf"`({'|'.join(names)})`", r"--\1", str(error))) from None
 
 
 def _images(number: int) -> str:
@@ -114,7 +114,7 @@ def _images(number: int) -> str:
 def _refuse_fixed(given: dict[str, Any]) -> None:
     """An index keeps the store and the spaces that it was built with."""
     if "store_url" in given:
-        raise UnweaveError("`store_url` is changed by the command that builds the index, without `add` and --prune")
+        raise UnweaveError("`store_url` is changed by the command that builds the index, without `add` and `prune`")
     for name in given:
         raise UnweaveError(f"`{name}` is fixed when an index is built: leave it out, or build another index")
 
@@ -134,6 +134,7 @@ def _say(line: str) -> None:
     message_console().print(line)
 
 
+@_with_own_flags()
 def search(
     index: IndexPath,
     queries: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY")],
@@ -183,8 +184,7 @@ def search(
     found = []
     for query in queries:
         word: str | int = int(query) if query.isdecimal() and not Path(query).is_file() else query
-        with _flags("run"):
-            hits = opened.search(word, weights=chosen, minimum=minimum, where=where, k=k)
+        hits = opened.search(word, weights=chosen, minimum=minimum, where=where, k=k)
         found.append((query, word, hits))
     if json:
         import json as library
@@ -206,7 +206,7 @@ def search(
 
 def _raise_no_query(like: tuple[str, ...], unlike: tuple[str, ...]) -> None:
     """A flag with several values takes the words that follow it."""
-    for flag, taken in (("--like", like), ("--unlike", unlike)):
+    for flag, taken in (("`like`", like), ("`unlike`", unlike)):
         if len(taken) > 1:
             raise UnweaveError(
                 f"QUERY is missing: {flag} takes all words that follow it as spaces, here {' '.join(taken)}; write the "
@@ -219,10 +219,10 @@ def _require_writable(html: Path) -> None:
     """Raises where a sheet cannot be written, before the work of making one."""
     folder = html.absolute().parent
     if not folder.is_dir():
-        raise UnweaveError(f"--html {html}: there is no folder {folder}; create it, or name a file elsewhere")
+        raise UnweaveError(f"`html` {html}: there is no folder {folder}; create it, or name a file elsewhere")
     if html.is_dir() or not os.access(folder, os.W_OK):
         problem = "it is a folder" if html.is_dir() else f"the folder {folder} cannot be written to"
-        raise UnweaveError(f"--html {html}: {problem}; name a file elsewhere")
+        raise UnweaveError(f"`html` {html}: {problem}; name a file elsewhere")
 
 
 def _mix(
@@ -308,6 +308,7 @@ def _write_hits(out: Path, index: "Index", found: "list[tuple[str, str | int, li
     write_sheet(out, "unweave search", sections)
 
 
+@_with_own_flags()
 def duplicates(
     index: IndexPath,
     /,
@@ -333,7 +334,7 @@ def duplicates(
         html: Write a contact sheet to this file.
     """
     if outliers is not None and outliers < 1:
-        raise UnweaveError(f"--outliers must be at least 1, not {outliers}: it is the number of images to list")
+        raise UnweaveError(f"`outliers` must be at least 1, not {outliers}: it is the number of images to list")
     if html is not None:
         _require_writable(html)
     from unweave.errors import printable
