@@ -97,13 +97,46 @@ def test_a_contact_sheet_shows_the_query_and_the_hits(index, folder, capsys, tmp
         (["3", "--where", "label ="], "--where"), (["999"], "rows 0 to 23"), (["x.jpg"], "x.jpg"), ([], "QUERY"),
         (["3", "-k", "0"], "--k"), (["3", "--like", "x"], "--like"),
         (["3", "--like", "hue", "--unlike", "hue"], "--like"),
+        (["3", "--weights", "hue=1e300"], "1,000,000"), (["3", "--weights", "hue=1,hue=2"], "hue is named twice"),
+        (["3", "--min", "hue=2"], "--min hue=2"), (["3", "--html", "nowhere/x.html"], "--html nowhere/x.html"),
+        (["--like", "content", "3"], "--like content -- 3"), (["3", "--html", "."], "--html"),
     ],
 )  # fmt: skip
 def test_wrong_flags_are_one_line(index, capsys, words, flag):
-    status, _, said = call(capsys, "search", index, *words)
+    status, out, said = call(capsys, "search", index, *words)
     assert status == 2
     assert flag in said
     assert len(said.splitlines()) == 1
+    assert not out
+
+
+def test_queries_may_follow_two_dashes(index, capsys):
+    status, out, _ = call(capsys, "search", index, "--json", "--like", "content", "--", "3")
+    assert status == 0
+    assert json.loads(out) == found(capsys, index, "3", "--like", "content")
+
+
+def test_bytes_that_are_not_unicode_are_printed_escaped(index, capsys, tmp_path):
+    photo = tmp_path / b"\xff.png".decode("utf-8", "surrogateescape")
+    photograph(30, 30, 5).save(photo)
+    where = f"path != '{photo.name}'"
+    status, out, _ = call(capsys, "search", index, photo, "--where", where, "--json")
+    assert status == 0
+    out.encode("utf-8")
+    assert json.loads(out)["where"] == r"path != '\xff.png'"
+    assert call(capsys, "search", index, photo, "--html", photo.with_suffix(".html"))[0] == 0
+
+
+def test_the_run_of_an_index_may_be_moved(run, folder, capsys, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    photograph(30, 30, 70).save(tmp_path / "query.png")
+    words = ["search", tmp_path / "index", tmp_path / "query.png"]
+    assert call(capsys, "index", tmp_path / "run", folder, "--out", tmp_path / "index", *INDEX)[0] == 0
+    (tmp_path / "run").rename(tmp_path / "moved")
+    status, _, said = call(capsys, *words)
+    assert (status, len(said.splitlines())) == (2, 1)
+    assert "--run" in said
+    assert call(capsys, *words, "--run", tmp_path / "moved")[0] == 0
 
 
 def test_duplicates_and_outliers_are_listed(index, run, folder, capsys, tmp_path):
@@ -119,6 +152,14 @@ def test_duplicates_and_outliers_are_listed(index, run, folder, capsys, tmp_path
     sheet = tmp_path / "sheet.html"
     _, said, _ = call(capsys, "duplicates", out, "--space", "hue", "--outliers", "3", "--html", sheet)
     assert len(said.splitlines()) == 4
+    assert said.splitlines()[0] == "outliers in hue: 3 images"
+    _, listed, _ = call(capsys, "duplicates", out, "--space", "hue", "--outliers", "3", "--json")
+    expected = uw.Index.open(out).outliers("hue", 3)
+    assert [(item["row"], item["mean_cosine"]) for item in json.loads(listed)["groups"][0]] == expected
+    for more, word in ((["--outliers", "0"], "--outliers"), (["--html", tmp_path / "no" / "x.html"], "--html")):
+        status, listed, said = call(capsys, "duplicates", out, *more)
+        assert (status, listed, len(said.splitlines())) == (2, "", 1)
+        assert word in said
     assert sheet.read_text().count("data:image/jpeg") == 3
 
 
@@ -130,13 +171,26 @@ def test_an_index_is_extended_pruned_and_keeps_its_run(run, folder, capsys, tmp_
     assert call(capsys, *words)[0] == 0
     (photos / "cat" / "01.png").unlink()
     photograph(30, 30, 70).save(photos / "cat" / "new.png")
-    assert call(capsys, *words)[0] == 2  # it holds an image that is gone
+    status, _, said = call(capsys, *words)  # it holds an image that is gone
+    assert status == 2
+    assert "--prune" in said
     status, _, said = call(capsys, *words, "--add", "--prune")
     assert status == 0
-    assert "1 images removed" in said
-    assert "1 images added" in said
+    assert "1 image removed" in said
+    assert "1 image added" in said
     assert len(uw.Index.open(out)) == 24
     assert call(capsys, "index", run, "--out", out, "--prune")[0] == 0
+    (tmp_path / "more").mkdir()
+    photograph(30, 30, 71).save(tmp_path / "more" / "x.png")
+    assert call(capsys, "index", run, tmp_path / "more", "--out", out, "--add", *INDEX)[0] == 0
+    shutil.rmtree(tmp_path / "more")
+    status, _, said = call(capsys, "index", run, "--out", out, "--prune")
+    assert status == 2
+    assert "--removed" in said
+    assert call(capsys, "index", "--prune", "--removed", tmp_path / "more", run, "--out", out)[0] == 0
+    assert len(uw.Index.open(out)) == 24
+    assert call(capsys, *words, "--removed", tmp_path / "more")[0] == 2
+    assert call(capsys, *words, "--add", "--store-url", "http://127.0.0.1:9")[0] == 2
     other = tmp_path / "other"
     export_model(small_model(preparation=[]), other, onnx=False)
     for more in ([], ["--add"], ["--prune"]):

@@ -1,8 +1,12 @@
 """An index holds the vectors of its run, answers by the formula, and survives interruptions."""
 
 import io
+import os
 import shutil
+import signal
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +17,11 @@ import torch.nn.functional as F
 from PIL import Image
 
 import unweave as uw
+from processes import Child
 from small_models import photograph, save_pictures, small_model
 from unweave.data.decode import decode
 from unweave.errors import UnweaveError
+from unweave.files import process_runs
 from unweave.inference import export_model
 from unweave.search import decoding, files, writing
 from unweave.search.files import IndexFiles
@@ -125,6 +131,8 @@ def test_conditions_leave_out_what_they_say(built):
     [
         (0, {"weights": {"x": 1}}, "no space 'x'"), (0, {"weights": {"hue": 0}}, "all zero"),
         (0, {"weights": {"hue": float("nan")}}, "number"), (0, {"minimum": {"x": 1}}, "no space 'x'"),
+        (0, {"weights": {"hue": 1e300}}, "1,000,000"), (0, {"weights": {"hue": -1e-9}}, "0.000001"),
+        (0, {"weights": {"hue": 10**400}}, "finite number"), (0, {"minimum": {"hue": 1e300}}, "cosine between"),
         (60, {}, "rows 0 to 59"), (-1, {}, "rows 0 to 59"), ("nowhere.jpg", {}, "neither a file nor"),
         (0, {"k": 0}, "`k`"), ({"hue": [1.0, 0]}, {}, "no vector of content"), ([0, 1], {}, "one image"),
         ({"content": [1.0, 0]}, {}, "2 numbers"),
@@ -240,6 +248,44 @@ def test_two_writers_are_refused(model, pictures, tmp_path, monkeypatch):
         build(model, pictures, out)
 
 
+def build_and_wait(model, data, out):
+    """Builds an index with workers, and waits forever after the first rows were written."""
+    append = IndexFiles.append
+
+    def append_and_wait(self, *arguments):
+        append(self, *arguments)
+        (out / "written").touch()
+        time.sleep(1000)
+
+    IndexFiles.append = append_and_wait
+    writing.PART = 32
+    uw.Index.build(model, data, out, workers=2, device="cpu", progress=False, batch_size=32)
+
+
+def test_an_index_whose_process_was_killed_is_completed_by_the_same_call(model, tmp_path):
+    """The workers of the killed process hold its lock, and more images than fit into a pipe."""
+    (tmp_path / "photos").mkdir()
+    random = np.random.default_rng(0)
+    for i in range(400):
+        noise = Image.fromarray(random.integers(0, 256, (96, 96, 3), dtype=np.uint8))
+        noise.save(tmp_path / "photos" / f"{i:03}.jpg")
+    out = tmp_path / "index"
+    child = Child(tmp_path / "child", build_and_wait, model, tmp_path / "photos", out)
+    deadline = time.monotonic() + 60
+    while not (out / "written").exists() and child.is_running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1)  # the workers decode ahead until the pipe is full
+    workers = [int(pid) for pid in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+    assert len(workers) == 2
+    os.kill(child.pid, signal.SIGKILL)
+    try:
+        assert len(build(model, tmp_path / "photos", out)) == 400
+        assert not any(map(process_runs, workers))
+    finally:
+        for pid in filter(process_runs, workers):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_added_images_follow_and_labels_keep_their_classes(model, pictures, tmp_path):
     index = build(model, pictures, tmp_path / "index")
     before = content(index)
@@ -273,6 +319,62 @@ def test_pruned_images_are_gone_and_the_others_unchanged(model, pictures, tmp_pa
     assert len(uw.Index.open(tmp_path / "index")) == 10
     assert index.image_file(0) is None
     assert index.thumbnail(0)
+
+
+def test_a_folder_without_images_in_the_index_may_be_absent(model, pictures, tmp_path):
+    index = build(model, pictures, tmp_path / "index")
+    (tmp_path / "more").mkdir()
+    photograph(30, 30, 50).save(tmp_path / "more" / "x.png")
+    index.add(tmp_path / "more", **SETTINGS)
+    (tmp_path / "more" / "x.png").unlink()
+    assert index.prune() == 1
+    (tmp_path / "more").rmdir()
+    assert index.prune() == 0
+    (pictures / "a" / "00.png").unlink()
+    assert index.prune() == 1
+
+
+def test_images_of_an_absent_folder_are_pruned_only_if_it_is_named(model, pictures, tmp_path):
+    index = build(model, pictures, tmp_path / "index")
+    for name in ("more", "pictures-2"):
+        (tmp_path / name).mkdir()
+        photograph(30, 30, len(name)).save(tmp_path / name / "x.png")
+        index.add(tmp_path / name, **SETTINGS)
+    shutil.rmtree(tmp_path / "more")
+    for removed in ((), [tmp_path / "nowhere"], str(tmp_path / "more")):
+        with pytest.raises(UnweaveError, match="`removed`"):
+            index.prune(removed=removed)
+        assert len(index) == 14
+    assert index.prune(removed=[tmp_path / "more"]) == 1
+    assert len(index) == 13
+    assert index.prune() == 0
+    shutil.rmtree(tmp_path / "pictures-2")
+    with pytest.raises(UnweaveError, match="pictures-2, where 1 of"):
+        index.prune()
+
+
+def test_an_image_that_is_gone_is_to_be_pruned_and_another_one_added(model, pictures, tmp_path):
+    build(model, pictures, tmp_path / "index")
+    (pictures / "a" / "00.png").unlink()
+    with pytest.raises(UnweaveError, match=r"no longer exist \(1, such as .*00.png\).*`prune`"):
+        build(model, pictures, tmp_path / "index")
+    (pictures / "b" / "01.png").rename(tmp_path / "elsewhere.png")
+    with pytest.raises(UnweaveError, match="holds other images"):
+        build(model, [tmp_path / "elsewhere.png"], tmp_path / "index")
+    uw.Index.open(tmp_path / "index").prune()
+    assert len(build(model, pictures, tmp_path / "index")) == 10
+
+
+def test_an_absent_run_can_be_named(model, pictures, tmp_path):
+    run = tmp_path / "run"
+    export_model(model, run, onnx=False)
+    build(run, pictures, tmp_path / "index")
+    run.rename(tmp_path / "moved")
+    with pytest.raises(UnweaveError, match="moved, name its folder with `run`"):
+        uw.Index.open(tmp_path / "index").search(photograph(9, 9))
+    assert uw.Index.open(tmp_path / "index", run=tmp_path / "moved").search(photograph(9, 9))
+    with pytest.raises(UnweaveError, match="nowhere is not the folder of a run"):
+        uw.Index.open(tmp_path / "index", run=tmp_path / "nowhere").search(photograph(9, 9))
 
 
 def test_another_run_and_other_images_are_refused(model, pictures, tmp_path):
@@ -314,6 +416,24 @@ def test_images_of_tables_are_told_apart_though_their_names_repeat(model, pictur
     assert index.image_file(0) is None
     with pytest.raises(UnweaveError, match="is the name of"):
         index.find("image_1.png")
+
+
+def test_files_are_recognised_by_their_address_and_by_their_path(model, pictures, tmp_path):
+    (tmp_path / "tables").mkdir()
+    rows = [{"bytes": path.read_bytes(), "path": None} for path in sorted(pictures.rglob("*.png"))]
+    pq.write_table(pa.table({"image": rows}), tmp_path / "tables" / "a b.parquet")
+    address, path = f"file://{tmp_path}/tables", tmp_path / "tables"
+    for first, second in ((address, path), (path, address)):
+        shutil.rmtree(tmp_path / "index", ignore_errors=True)
+        index = build(model, first, tmp_path / "index")
+        assert index.add(second, **SETTINGS) == 0
+        assert len(build(model, second, tmp_path / "index")) == 12
+    files = IndexFiles(tmp_path / "index")
+    part = files.folder(files.load()) / files.load().parts[0]
+    table = pq.read_table(part)
+    keys = [f"file://{key}" for key in table["key"].to_pylist()]  # as they were written before
+    pq.write_table(table.set_column(table.schema.get_field_index("key"), "key", pa.array(keys)), part)
+    assert uw.Index.open(tmp_path / "index", run=model).add(path, **SETTINGS) == 0
 
 
 def test_hostile_names_are_found(model, tmp_path):

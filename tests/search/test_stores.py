@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 import unweave as uw
+from processes import Child
 from small_models import photograph
 from unweave.errors import UnweaveError
 from unweave.inference import SpacesModel
@@ -16,6 +17,7 @@ from unweave.search.files import IndexFiles
 from unweave.search.stores import lance as lance_store
 from unweave.search.stores import open_store
 from unweave.search.stores.base import import_extra
+from unweave.search.writing import IndexWriter
 
 SETTINGS = {"workers": 0, "device": "cpu", "progress": False}
 PACKAGES = {"lance": "lancedb", "qdrant": "qdrant_client"}
@@ -134,11 +136,60 @@ def test_a_missing_package_names_the_extra():
         import_extra("no_such_package", "lance")
 
 
-def test_an_unreachable_server_is_one_line(model, tmp_path):
-    pytest.importorskip("qdrant_client")
+@pytest.fixture
+def photos(tmp_path):
     (tmp_path / "photos").mkdir()
-    photograph(32, 32).save(tmp_path / "photos" / "a.png")
+    for i in range(6):
+        photograph(32, 32, i).save(tmp_path / "photos" / f"{i}.png")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def servers(monkeypatch):
+    """Qdrant servers that are memory of this process, by address; the others cannot be reached."""
+    qdrant_client = pytest.importorskip("qdrant_client")
+    from unweave.search.stores.qdrant import QdrantStore
+
+    clients = {f"http://server-{i}": qdrant_client.QdrantClient(":memory:") for i in (1, 2)}
+    monkeypatch.setattr(QdrantStore, "_connect", lambda self: clients[self._url])
+    monkeypatch.setattr(QdrantStore, "close", lambda self: None)
+    return clients
+
+
+def test_an_unreachable_server_is_one_line_before_images_are_embedded(model, photos, tmp_path, monkeypatch):
+    pytest.importorskip("qdrant_client")
+    monkeypatch.setattr(IndexWriter, "add", None)
     settings = {**SETTINGS, "store": "qdrant", "store_url": "http://127.0.0.1:9"}
     with pytest.raises(UnweaveError, match="`store_url`") as error:
-        uw.Index.build(model, tmp_path / "photos", tmp_path / "index", **settings)
+        uw.Index.build(model, photos, tmp_path / "index", **settings)
     assert "\n" not in str(error.value)
+
+
+def test_the_address_of_a_server_can_be_corrected(model, photos, tmp_path, servers):
+    out, settings = tmp_path / "index", {**SETTINGS, "store": "qdrant"}
+    for wrong in ("http://nowhere", "http://nowhere-else"):
+        with pytest.raises(UnweaveError, match=f"Qdrant at {wrong} failed"):
+            uw.Index.build(model, photos, out, **settings, store_url=wrong)
+    for address, client in servers.items():
+        index = uw.Index.build(model, photos, out, **settings, store_url=address)
+        assert len(index) == 6
+        (collection,) = client.get_collections().collections
+        assert client.count(collection.name).count == 6
+        assert IndexFiles(out).load().store["url"] == address
+    with pytest.raises(UnweaveError, match="Qdrant at http://nowhere failed"):
+        uw.Index.build(model, photos, out, **settings, store_url="http://nowhere")
+    assert len(uw.Index.open(out, run=model).search(0)) == 5
+
+
+def add_with_a_worker(model, photos, out):
+    print(uw.Index.open(out, run=model).add(photos, **{**SETTINGS, "workers": 1}))
+
+
+def test_images_are_added_to_a_lance_index_without_warnings(model, photos, tmp_path):
+    """LanceDB warns of every fork, and images are decoded by forked workers."""
+    pytest.importorskip("lancedb")
+    uw.Index.build(model, photos, tmp_path / "index", store="lance", **SETTINGS).close()
+    photograph(32, 32, 9).save(photos / "9.png")
+    done = Child(tmp_path / "child", add_with_a_worker, model, photos, tmp_path / "index").wait()
+    assert (done.returncode, done.stdout.strip()) == (0, "1")
+    assert "Warning" not in done.stderr

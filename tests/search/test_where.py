@@ -2,6 +2,7 @@
 
 import sqlite3
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -10,7 +11,7 @@ from unweave.search.where import matching_rows
 
 ROWS = [
     ("a/1.jpg", 0, "cat"), ("a/2.png", 1, "dog"), ("b/1.jpg", None, None), ("b/it's.jpg", 2, "tom cat"),
-    ("c_d/10%.jpg", 7, None), ("cxd/10.jpg", 1, "dog"),
+    ("c_d/10%.jpg", 7, None), ("cxd/10.jpg", 1, "dog"), (r"d\xff.jpg", 3, "cow"), (r"d\%.jpg", 3, "cow"),
 ]  # fmt: skip
 
 
@@ -34,6 +35,8 @@ def tables():
         "NOT (label = 1 OR label = 0)",
         "not not class_name like '%cat'", "label > -1", "label < 1.5", "path > 'b'", "class_name in ('dog')",
         "not (label = 1 and class_name = 'dog')",
+        r"path like 'd\xff%'", r"path like '%\%'", r"path like 'd\%'", r"path like '%\_jpg'", "path like 'b/i_''s.j_g'",
+        "path like '%.jp'", "path like '(a|b)%'", "label < 99999999999999999999999", "label = 99999999999999999999999",
     ],
 )  # fmt: skip
 def test_rows_are_those_of_sqlite(tables, where):
@@ -45,12 +48,19 @@ def test_rows_are_those_of_sqlite(tables, where):
 def test_a_text_compared_with_the_label_is_the_name_of_a_class(tables):
     _, table = tables
     for where in ("label = 'dog'", "label in ('dog')", "label like 'd%'"):
-        assert matching_rows(table, where).tolist() == [False, True, False, False, False, True]
+        assert matching_rows(table, where).tolist() == [False, True, False, False, False, True, False, False]
+
+
+def test_bytes_that_are_not_unicode_match_names_as_the_index_has_them(tables):
+    byte = b"\xff".decode("utf-8", "surrogateescape")
+    for where in (f"path = 'd{byte}.jpg'", f"path like 'd{byte}%'", f"path in ('x', 'd{byte}.jpg')"):
+        assert np.flatnonzero(matching_rows(tables[1], where)).tolist() == [6]
 
 
 @pytest.mark.parametrize(
     "where",
     [
+        "path = '\ud800'",
         "", "label", "label =", "label = cat", "label == 1", "size = 3", "path = 3", "label = 1 label = 2",
         "(label = 1",
         "label in 1", "label in (1", "label not = 1", "label = 'x", "label like 3", "label = 1;", "is null",

@@ -1,5 +1,9 @@
 """``unweave index``, ``unweave search`` and ``unweave duplicates``."""
 
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +21,21 @@ if TYPE_CHECKING:
 
 UNLIKE = -0.3
 """The weight of a space given with --unlike: its opposite is rarely wanted as much as the liked spaces."""
+OWN_FLAGS = ("html", "outliers", "prune", "removed", "run")
 Flags = flags_of(BuildConfig, default=BuildConfig())
 IndexPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")]
 
 
+@contextmanager
+def _with_own_flags() -> Iterator[None]:
+    """Writes the names of arguments that are flags of these verbs alone as flags in errors."""
+    try:
+        yield
+    except UnweaveError as error:
+        raise UnweaveError(re.sub(rf"`({'|'.join(OWN_FLAGS)})`", r"--\1", str(error))) from None
+
+
+@_with_own_flags()
 def index(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None,
@@ -29,6 +44,7 @@ def index(
     out: Path,
     add: bool = False,
     prune: bool = False,
+    removed: tyro.conf.UseAppendAction[tuple[Path, ...]] = (),
     root: str | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
@@ -44,6 +60,8 @@ def index(
         out: Folder of the index.
         add: Add the images of DATA to those that the index holds.
         prune: Remove images whose files no longer exist.
+        removed: With --prune, a folder of images that was removed for good; may be repeated. Another absent folder is
+            an error, since its disk may not be mounted.
         root: Folder of a torchvision data set, if DATA is its name.
         image_column: Column of the images, if a table has several.
         label_column: Column of the labels.
@@ -55,6 +73,8 @@ def index(
     config = with_settings(BuildConfig(), {**given["index"], **given["embedding"]})
     if data is None and (add or not prune):
         raise UnweaveError("DATA is missing: name the images to index")
+    if removed and not prune:
+        raise UnweaveError(f"`removed` {removed[0]} needs `prune`, which removes the images of that folder")
     if data is not None:
         check_exists(data, root)
     from unweave.data import open_source
@@ -70,7 +90,7 @@ def index(
         _refuse_fixed(given["index"])
         require_same_run(IndexFiles(out), IndexFiles(out).load(), model)
     if prune:
-        _say(f"{Index.open(out).prune():,} images removed from {out}")
+        _say(f"{_images(Index.open(out).prune(removed=removed))} removed from {out}")
     if data is None:
         return
     source = open_source(
@@ -79,16 +99,22 @@ def index(
     if add:
         made = Index.open(out, run=model)
         number = made.add(source, config=config)
-        _say(f"{number:,} images added to {out}, which has {len(made):,}")
+        _say(f"{_images(number)} added to {out}, which has {len(made):,}")
     else:
         made = Index.build(run, source, out, config=config)
-        _say(f"{len(made):,} images in {out}: {', '.join(made.spaces)}")
+        _say(f"{_images(len(made))} in {out}: {', '.join(made.spaces)}")
     if made.unreadable is not None:
         _list_unreadable(made.unreadable)
 
 
+def _images(number: int) -> str:
+    return f"{number:,} image{'s' * (number != 1)}"
+
+
 def _refuse_fixed(given: dict[str, Any]) -> None:
     """An index keeps the store and the spaces that it was built with."""
+    if "store_url" in given:
+        raise UnweaveError("`store_url` is changed by the command that builds the index, without `add` and `prune`")
     for name in given:
         raise UnweaveError(f"`{name}` is fixed when an index is built: leave it out, or build another index")
 
@@ -108,6 +134,7 @@ def _say(line: str) -> None:
     message_console().print(line)
 
 
+@_with_own_flags()
 def search(
     index: IndexPath,
     queries: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY")],
@@ -145,7 +172,11 @@ def search(
         html: Write a contact sheet to this file.
     """
     if not queries:
-        raise UnweaveError("QUERY is missing: name image files, or rows of the index")
+        _raise_no_query(like, unlike)
+    if html is not None:
+        _require_writable(html)
+    from unweave.data.sources.base import escape_name
+    from unweave.errors import printable
     from unweave.search import Index
 
     opened = Index.open(index, run=run)
@@ -153,13 +184,15 @@ def search(
     found = []
     for query in queries:
         word: str | int = int(query) if query.isdecimal() and not Path(query).is_file() else query
-        found.append((query, word, opened.search(word, weights=chosen, minimum=minimum, where=where, k=k)))
+        hits = opened.search(word, weights=chosen, minimum=minimum, where=where, k=k)
+        found.append((query, word, hits))
     if json:
         import json as library
         from dataclasses import asdict
 
-        values = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, _, hits in found]
-        about = {"index": str(index), "weights": chosen, "minimum": minimum, "where": where}
+        values = [{"query": escape_name(query), "hits": [asdict(hit) for hit in hits]} for query, _, hits in found]
+        conditions = {"minimum": minimum, "where": None if where is None else escape_name(where)}
+        about = {"index": escape_name(str(index)), "weights": chosen, **conditions}
         print(library.dumps({**about, "queries": values}, indent=1, ensure_ascii=False))
     else:
         for query, _, hits in found:
@@ -167,8 +200,29 @@ def search(
     if html is not None:
         _write_hits(html, opened, found)
         if not json:
-            print(html)
+            print(printable(str(html)))
     opened.close()
+
+
+def _raise_no_query(like: tuple[str, ...], unlike: tuple[str, ...]) -> None:
+    """A flag with several values takes the words that follow it."""
+    for flag, taken in (("`like`", like), ("`unlike`", unlike)):
+        if len(taken) > 1:
+            raise UnweaveError(
+                f"QUERY is missing: {flag} takes all words that follow it as spaces, here {' '.join(taken)}; write the "
+                f"queries before {flag}, or after --, as in {flag} {taken[0]} -- {' '.join(taken[1:])}"
+            )
+    raise UnweaveError("QUERY is missing: name image files, or rows of the index")
+
+
+def _require_writable(html: Path) -> None:
+    """Raises where a sheet cannot be written, before the work of making one."""
+    folder = html.absolute().parent
+    if not folder.is_dir():
+        raise UnweaveError(f"`html` {html}: there is no folder {folder}; create it, or name a file elsewhere")
+    if html.is_dir() or not os.access(folder, os.W_OK):
+        problem = "it is a folder" if html.is_dir() else f"the folder {folder} cannot be written to"
+        raise UnweaveError(f"`html` {html}: {problem}; name a file elsewhere")
 
 
 def _mix(
@@ -181,6 +235,9 @@ def _mix(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Weights and minimum cosines from the flags."""
     floors = {} if minimum is None else _numbers("min", minimum)
+    for name, floor in floors.items():
+        if not abs(floor) <= 1:
+            raise UnweaveError(f"`min` {minimum}: that of {name} must be a cosine between -1 and 1")
     if (space is not None) + bool(like or unlike) + (weights is not None) > 1:
         raise UnweaveError("give one of `space`, `like` with `unlike`, and `weights`")
     for flag, names in (
@@ -206,15 +263,18 @@ def _mix(
 
 def _numbers(flag: str, text: str) -> dict[str, float]:
     """``content=1,appearance=-0.3`` as a dictionary."""
-    found = {}
+    found: dict[str, float] = {}
     for part in text.split(","):
         name, sign, value = part.rpartition("=")
         try:
             if not sign:
                 raise ValueError
-            found[name.strip()] = float(value)
+            number = float(value)
         except ValueError:
             raise UnweaveError(f"`{flag}` {text}: write space=number, as in content=1,appearance=-0.3") from None
+        if name.strip() in found:
+            raise UnweaveError(f"`{flag}` {text}: {name.strip()} is named twice; name each space once")
+        found[name.strip()] = number
     return found
 
 
@@ -248,6 +308,7 @@ def _write_hits(out: Path, index: "Index", found: "list[tuple[str, str | int, li
     write_sheet(out, "unweave search", sections)
 
 
+@_with_own_flags()
 def duplicates(
     index: IndexPath,
     /,
@@ -272,6 +333,10 @@ def duplicates(
         json: Print JSON.
         html: Write a contact sheet to this file.
     """
+    if outliers is not None and outliers < 1:
+        raise UnweaveError(f"`outliers` must be at least 1, not {outliers}: it is the number of images to list")
+    if html is not None:
+        _require_writable(html)
     from unweave.errors import printable
     from unweave.search import Index
     from unweave.search.sheet import Picture, write_sheet
@@ -279,28 +344,39 @@ def duplicates(
     opened = Index.open(index)
     space = space or opened.spaces[0]
     opened.neighbours(space, device=device, progress=True)
+    groups: list[list[tuple[int, float | None]]]  # rows, and the mean cosines of outliers
     if outliers is None:
-        groups = [[(row, "") for row in group] for group in opened.duplicates(space, threshold)]
+        groups = [[(row, None) for row in group] for group in opened.duplicates(space, threshold)]
         title = f"near-duplicates in {space} (cosine at least {threshold:g})"
+        count = f"{len(groups):,} group{'s' * (len(groups) != 1)}, {_images(sum(map(len, groups)))}"
     else:
-        groups = [[(row, f"mean cosine {mean:.3f}") for row, mean in opened.outliers(space, outliers)]]
-        title = f"outliers in {space}"
+        groups = [list(opened.outliers(space, outliers))]
+        title, count = f"outliers in {space}", _images(len(groups[0]))
     if json:
         import json as library
 
-        values = [[{"row": row, "path": opened.path(row)} for row, _ in group] for group in groups]
+        values = [[_member(row, opened.path(row), mean) for row, mean in group] for group in groups]
         print(library.dumps({"space": space, "groups": values}, indent=1, ensure_ascii=False))
     else:
-        print(f"{title}: {len(groups):,} groups, {sum(map(len, groups)):,} images")
+        print(f"{title}: {count}")
         for number, group in enumerate(groups):
-            for row, about in group:
-                print(f"{number:>6}{row:>9}  {printable(opened.path(row))}  {about}".rstrip())
+            for row, mean in group:
+                print(f"{number:>6}{row:>9}  {printable(opened.path(row))}  {_shown(mean)}".rstrip())
     if html is not None:
         shown = [
             (
                 f"{number}",
-                [Picture(opened.thumbnail(row), opened.path(row), [about] if about else []) for row, about in g],
+                [Picture(opened.thumbnail(r), opened.path(r), [_shown(m)] if m is not None else []) for r, m in g],
             )
             for number, g in enumerate(groups)
         ]
         write_sheet(html, title, shown)
+
+
+def _member(row: int, path: str, mean: float | None) -> dict[str, Any]:
+    about = {} if mean is None else {"mean_cosine": mean}
+    return {"row": row, "path": path, **about}
+
+
+def _shown(mean: float | None) -> str:
+    return "" if mean is None else f"mean cosine {mean:.3f}"

@@ -6,9 +6,11 @@ different.
 """
 
 import math
+import os
+import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import torch
 
 from unweave.console import ProgressBar
 from unweave.data import open_source, unescape_name
+from unweave.data.sources.base import escape_name
 from unweave.data.unreadable import UnreadableImages
 from unweave.errors import UnweaveError, printable
 from unweave.files import atomic_write
@@ -27,15 +30,24 @@ from unweave.search.config import BuildConfig
 from unweave.search.exact import cosines_of, top_rows
 from unweave.search.files import IndexFiles, Manifest
 from unweave.search.graph import duplicate_groups, nearest_neighbours, outlier_rows
-from unweave.search.ready import keep_rows, make_ready
+from unweave.search.ready import keep_rows, make_ready, require_store
 from unweave.search.rows import IndexRows
 from unweave.search.stores import open_store
-from unweave.search.writing import IndexWriter, new_manifest, require_same_run, require_same_settings, unit
+from unweave.search.writing import (
+    IndexWriter,
+    new_manifest,
+    require_same_run,
+    require_same_settings,
+    unit,
+    with_address,
+)
 from unweave.settings import require_number, with_settings
 
 Vectors = dict[str, np.ndarray]
 FETCHED = 10_000
 """Where fewer than k of so many rows from a store satisfy the conditions, all rows are searched exactly."""
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
+"""Scores are float32: sizes of weights between which they neither vanish nor overflow."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +129,12 @@ class Index(IndexRows):
         with files.writing():
             manifest = new_manifest(model, place, config.index)
             if files.exists():
-                require_same_settings(files, files.load(), manifest)
-            else:
-                files.save(manifest)
+                old = files.load()
+                require_same_run(files, old, model)
+                require_same_settings(files, old, manifest)
+                manifest = with_address(old, manifest)
+            require_store(files, manifest)
+            files.save(manifest)
             unreadable = _add(files, model, data, config, whole=True, progress=progress)
         index = cls(out, run=run)
         index.unreadable = unreadable
@@ -134,34 +149,39 @@ class Index(IndexRows):
         model = self.model
         self.close()
         with self._files.writing():
+            require_store(self._files, self._files.load())
             self.unreadable = _add(self._files, model, data, config, whole=False, progress=progress)
         model.cpu()
         self._load()
         return len(self) - before
 
-    def prune(self) -> int:
+    def prune(self, *, removed: Sequence[str | Path] = ()) -> int:
         """Removes images whose files no longer exist; returns their number. The rows behind them move up.
 
         Images that are not files, such as those of Parquet files, are kept.
+
+        Args:
+            removed: folders of images that were removed for good. Where another folder that the index has images of is
+                absent, nothing is removed: its disk may not be mounted.
         """
         self.close()
         with self._files.writing():
             manifest = self._files.load()
-            for root in map(unescape_name, manifest.roots):
-                if not Path(root).is_dir():
-                    raise UnweaveError(
-                        f"the folder {printable(root)} of the images is not there: if they were moved, build the index "
-                        "again; if the disk is not mounted, mount it"
-                    )
-            names = self._files.table(manifest, manifest.rows, ["file"])["file"].to_pylist()
-            kept = np.flatnonzero([name is None or Path(unescape_name(name)).exists() for name in names])
+            stored = self._files.table(manifest, manifest.rows, ["file"])["file"].to_pylist()
+            names = [None if name is None else os.path.normpath(unescape_name(name)) for name in stored]
+            roots = [unescape_name(root) for root in manifest.roots]
+            _require_roots(roots, names, [os.path.abspath(Path(folder).expanduser()) for folder in removed])
+            kept = np.flatnonzero([name is None or os.path.exists(name) for name in names])
             if not len(kept):
                 raise UnweaveError(f"no image of {self._files.path} exists any more: remove the index instead")
-            removed = manifest.rows - len(kept)
-            if removed:
+            remaining = [names[row] for row in kept]
+            manifest = replace(manifest, roots=[escape_name(root) for root in roots if _count_in(root, remaining)])
+            if len(kept) < manifest.rows:
                 make_ready(self._files, keep_rows(self._files, manifest, kept))
+            else:
+                self._files.save(manifest)
         self._load()
-        return removed
+        return len(names) - len(kept)
 
     def _open(self, manifest: Manifest) -> None:
         super()._open(manifest)
@@ -183,10 +203,21 @@ class Index(IndexRows):
                     raise UnweaveError(
                         "the index was made with a model in memory: open it with Index.open(path, run=…)"
                     )
-                model = run if isinstance(run, SpacesModel) else load(run)
+                model = run if isinstance(run, SpacesModel) else self._loaded(run)
                 require_same_run(self._files, self._manifest, model)
                 self._model = model
             return self._model
+
+    def _loaded(self, run: str | Path) -> SpacesModel:
+        try:
+            return load(run)
+        except UnweaveError as error:
+            if self._given is not None:
+                raise
+            raise UnweaveError(
+                f"the run that the index was made with cannot be opened ({error}): if it was moved, name its folder "
+                "with `run`"
+            ) from None
 
     def search(
         self,
@@ -202,14 +233,24 @@ class Index(IndexRows):
         Args:
             query: a row number, the name of an image of the index, a path, a PIL image, the bytes of an image file, an
                 array or tensor; or a vector for each space.
-            weights: of each space, of either sign; spaces without one count nothing. By default the first space has 1.
+            weights: of each space, of either sign and of size 1e-6 to 1e6, or 0; spaces without one count nothing. By
+                default the first space has 1.
             minimum: the smallest cosine in a space.
             where: which images to consider, such as ``label = 'cat'`` (see ``unweave.search.where``).
             k: how many images to return.
         """
         require_number("k", k, ">= 1")
         chosen = self._checked_numbers("weights", {self.spaces[0]: 1.0} if weights is None else weights)
+        for space, weight in chosen.items():
+            if weight and not LEAST_WEIGHT <= abs(weight) <= LARGEST_WEIGHT:
+                raise UnweaveError(
+                    f"`weights`: that of {space} must be 0, or {LEAST_WEIGHT:f} to {LARGEST_WEIGHT:,.0f} with either "
+                    f"sign, not {weight:g}; only the ratios of weights matter: use numbers around 1"
+                )
         floors = self._checked_numbers("minimum", minimum or {})
+        for space, floor in floors.items():
+            if abs(floor) > 1:
+                raise UnweaveError(f"`minimum`: that of {space} must be a cosine between -1 and 1, not {floor:g}")
         if not any(chosen.values()):
             raise UnweaveError(f"`weights` are all zero: give one of {', '.join(self.spaces)} a weight")
         row, vectors = self._query(query, {*chosen, *floors})
@@ -328,9 +369,32 @@ class Index(IndexRows):
         for space, value in values.items():
             if space not in self._manifest.spaces:
                 raise UnweaveError(f"`{name}`: the index has no space {space!r}, it has {', '.join(self.spaces)}")
-            if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
-                raise UnweaveError(f"`{name}`: {space} must have a number, not {value!r}")
+            if not isinstance(value, (int, float, np.number)) or not abs(value) <= sys.float_info.max:
+                raise UnweaveError(f"`{name}`: {space} must have a finite number, not {value!r}")
         return {space: float(value) for space, value in values.items()}
+
+
+def _require_roots(roots: Sequence[str], names: Sequence[str | None], removed: Sequence[str]) -> None:
+    """Raises where a folder of images is absent, other than those that were removed."""
+    for folder in removed:
+        if folder not in roots:
+            has = ", ".join(map(printable, roots)) or "none"
+            raise UnweaveError(
+                f"`removed` {printable(folder)} is not a folder that was indexed: name one of those ({has})"
+            )
+    for root in roots:
+        if root not in removed and not os.path.isdir(root) and (count := _count_in(root, names)):
+            raise UnweaveError(
+                f"the folder {printable(root)}, where {count:,} of the images were, is not there: if its disk is not "
+                "mounted, mount it; if it was moved, build another index; if it was removed for good, name it with "
+                "`removed`"
+            )
+
+
+def _count_in(folder: str, names: Sequence[str | None]) -> int:
+    """How many files are in a folder."""
+    start = os.path.join(folder, "")
+    return sum(name is not None and name.startswith(start) for name in names)
 
 
 def _with_settings(config: BuildConfig | None, settings: dict[str, Any]) -> BuildConfig:

@@ -43,6 +43,16 @@ def make_ready(
     return manifest
 
 
+def require_store(files: IndexFiles, manifest: Manifest) -> None:
+    """Raises where the store cannot be used, which is to be known before images are embedded."""
+    store = _store_of(files, manifest)
+    if store is not None:
+        try:
+            store.connect()
+        finally:
+            store.close()
+
+
 def keep_rows(files: IndexFiles, manifest: Manifest, kept: np.ndarray) -> Manifest:
     """Removes all other rows, first from the store: what an interruption leaves undone is done by repeating this."""
     ids = files.table(manifest, manifest.rows, ["id"])["id"].to_numpy()

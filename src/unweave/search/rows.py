@@ -11,7 +11,7 @@ from unweave.data import unescape_name
 from unweave.data.sources.base import escape_name
 from unweave.errors import UnweaveError, printable
 from unweave.search.files import ROWS, IndexFiles, Manifest
-from unweave.search.where import matching_rows
+from unweave.search.where import is_unicode, matching_rows
 
 
 class IndexRows:
@@ -117,7 +117,7 @@ class IndexRows:
         return rows[0] if rows else None
 
     def _by_name(self, name: str) -> int | None:
-        rows = (_is_unicode(name) and self._equal("path", name)) or self._equal("path", escape_name(name))
+        rows = (is_unicode(name) and self._equal("path", name)) or self._equal("path", escape_name(name))
         if len(rows) > 1:
             raise UnweaveError(
                 f"{printable(name)!r} is the name of {len(rows)} images of the index: use a row, such as {rows[0]}"
@@ -140,11 +140,3 @@ class IndexRows:
         if space not in self._manifest.spaces:
             raise UnweaveError(f"the index has no space {space!r}, it has {', '.join(self.spaces)}")
         return space
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

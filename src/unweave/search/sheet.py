@@ -50,7 +50,7 @@ def write_sheet(out: str | Path, title: str, sections: Sequence[tuple[str, Seque
 
     content = [
         {
-            "title": name,
+            "title": printable(name),
             "images": [
                 {
                     "jpeg": base64.b64encode(picture.jpeg).decode(),

@@ -1,11 +1,12 @@
-"""Filters such as ``label = 'cat' and path like 'holiday/%'``.
+r"""Filters such as ``label = 'cat' and path like 'holiday/%'``.
 
     expression   comparison, not expression, expression and expression, expression or expression, (expression)
     comparison   column = value  (also != <> < <= > >=), column [not] in (value, …), column [not] like 'pattern',
                  column is [not] null
     column       path, label, class_name
-    value        a number, or a text in single quotes; '' inside of one is a quote
-    pattern      % stands for any text, _ for one character
+    value        a number, or a text in single quotes; '' inside of one is a quote, bytes that are not Unicode are as
+                 in the index: ``\xff``
+    pattern      % stands for any text, _ for one character; a backslash is itself
 
 As in SQL, a comparison with a missing value is neither true nor false. A text compared with ``label`` is the name of a
 class. An expression is parsed here and evaluated by Arrow's functions; nothing is executed.
@@ -19,9 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from unweave.data.sources.base import escape_name
 from unweave.errors import UnweaveError
 
 COLUMNS = ("path", "label", "class_name")
+LARGEST_INTEGER = 2**63
+"""Labels are 64-bit integers; other numbers are compared as floating-point numbers."""
 _TOKEN = re.compile(r"\s*('(?:[^']|'')*'|-?\d+(?:\.\d+)?|[A-Za-z_]\w*|<>|!=|<=|>=|[=<>(),])")
 _COMPARE: dict[str, Callable[..., Any]] = {
     "=": pc.equal, "!=": pc.not_equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater,
@@ -41,6 +45,20 @@ def matching_rows(table: pa.Table, where: str) -> np.ndarray:
     """
     found = _Parser(table, where).result()
     return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+
+
+def is_unicode(text: str) -> bool:
+    r"""Whether a text has no bytes that cannot be decoded.
+
+    Examples:
+        >>> is_unicode("ä"), is_unicode(b"\xff".decode("utf-8", "surrogateescape"))
+        (True, False)
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Parser:
@@ -117,7 +135,10 @@ class _Parser:
         pattern = self._value()
         if not isinstance(pattern, str):
             raise self._error("has a number after like: a text in single quotes is expected")
-        return pc.match_like(self._column(name, pattern), pattern)
+        parts = {"%": ".*", "_": "."}
+        regex = "".join(parts.get(character) or re.escape(character) for character in pattern)
+        # Arrow's own `like` takes a backslash for an escape in some patterns.
+        return pc.match_substring_regex(self._column(name, pattern), rf"(?s)\A{regex}\z")
 
     def _in(self, name: str) -> Any:
         self._expect("(")
@@ -141,9 +162,14 @@ class _Parser:
     def _value(self) -> str | float:
         token = self._next("a number or a text in single quotes")
         if token.startswith("'"):
-            return token[1:-1].replace("''", "'")
+            text = token[1:-1].replace("''", "'")
+            try:
+                return text if is_unicode(text) else escape_name(text)
+            except UnicodeEncodeError:
+                raise self._error("has a text that is neither Unicode nor the bytes of a name") from None
         try:
-            return int(token) if token.lstrip("-").isdigit() else float(token)
+            number = float(token)
+            return int(token) if token.lstrip("-").isdigit() and abs(number) < LARGEST_INTEGER else number
         except ValueError:
             raise self._error(
                 f"has {token!r} where a number or a text in single quotes is expected, such as '{token}'"

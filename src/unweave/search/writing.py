@@ -14,10 +14,10 @@ from torch import Tensor
 
 from unweave.data.decode import Decoder
 from unweave.data.resources import default_workers
-from unweave.data.sources.base import MISSING, Source, escape_name
+from unweave.data.sources.base import MISSING, Source, escape_name, unescape_name
 from unweave.data.sources.parquet import TableImages
 from unweave.data.unreadable import UnreadableImages
-from unweave.errors import UnweaveError
+from unweave.errors import UnweaveError, printable
 from unweave.inference import SpacesModel
 from unweave.inference.config import EmbedConfig
 from unweave.inference.embed import encode, usable_device
@@ -27,6 +27,8 @@ from unweave.search.files import IndexFiles, Manifest
 
 PART = 2048
 """Images after which rows are written: an interruption loses no more."""
+LOCAL = "file://"
+"""The address of a file of this machine begins with it, and its path follows: both name the same images."""
 
 
 def new_manifest(model: SpacesModel, run: str | None, config: IndexConfig) -> Manifest:
@@ -72,6 +74,13 @@ def require_same_settings(files: IndexFiles, old: Manifest, new: Manifest) -> No
             )
 
 
+def with_address(old: Manifest, new: Manifest) -> Manifest:
+    """The old manifest with the address of the new one's store, which is filled again if it is another."""
+    if old.store.get("url") == new.store.get("url"):
+        return old
+    return replace(old, store={**old.store, "url": new.store["url"]}, stored=0)
+
+
 class IndexWriter:
     """Adds and removes rows of an index that this process holds."""
 
@@ -89,11 +98,11 @@ class IndexWriter:
             on_progress: called with the number of images done, and of all to be done.
         """
         keys = keys_of(source)
-        present = set(self._files.table(self.manifest, self.manifest.rows, ["key"])["key"].to_pylist())
-        if whole and not present <= set(keys):
-            raise UnweaveError(
-                f"the index {self._files.path} holds other images: add these with `add`, or choose another `out`"
-            )
+        held = self._files.table(self.manifest, self.manifest.rows, ["key", "file"]).to_pydict()
+        present = {key.removeprefix(LOCAL): file for key, file in zip(held["key"], held["file"], strict=True)}
+        if whole:
+            wanted = set(keys)
+            self._refuse_others([file for key, file in present.items() if key not in wanted])
         numbers = [i for i, key in enumerate(keys) if key not in present]
         unreadable = UnreadableImages(len(source), self._config.max_bad)
         if numbers:
@@ -105,6 +114,19 @@ class IndexWriter:
         if not self.manifest.rows:
             raise UnweaveError("none of the images can be read")
         return unreadable
+
+    def _refuse_others(self, files: Sequence[str | None]) -> None:
+        """Raises for the files of images that the index holds and the source does not."""
+        if not files:
+            return
+        if all(file is not None and not os.path.exists(unescape_name(file)) for file in files):
+            raise UnweaveError(
+                f"the index {self._files.path} holds images whose files no longer exist ({len(files):,}, such as "
+                f"{printable(str(files[0]))}): remove them with `prune`"
+            )
+        raise UnweaveError(
+            f"the index {self._files.path} holds other images: add these with `add`, or choose another `out`"
+        )
 
     def _embed(
         self,
@@ -162,7 +184,8 @@ def keys_of(source: Source) -> list[str]:
     if isinstance(source, TableImages):
         places = (source.place(i) for i in range(len(source)))
         return [
-            escape_name(f"{os.path.abspath(file) if isinstance(file, Path) else file}#{row}") for file, row in places
+            escape_name(f"{os.path.abspath(file) if isinstance(file, Path) else file}#{row}").removeprefix(LOCAL)
+            for file, row in places
         ]
     root = getattr(source, "root", None)
     if hasattr(source, "root"):  # a folder, or a list of files

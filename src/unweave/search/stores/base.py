@@ -15,6 +15,10 @@ class Store(Protocol):
     vectors, each times its weight. Their inner product is Σ wᵢ·cosᵢ.
     """
 
+    def connect(self) -> None:
+        """Raises where the store cannot be reached."""
+        ...
+
     def add(self, ids: np.ndarray, vectors: np.ndarray) -> None:
         """Adds vectors (n, d) float32. An id that is there already is replaced."""
         ...

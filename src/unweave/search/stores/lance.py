@@ -40,6 +40,9 @@ class LanceStore:
             self._table = database.create_table(TABLE, schema=schema, exist_ok=True)
         return self._table
 
+    def connect(self) -> None:
+        """Nothing: LanceDB has no server."""
+
     def add(self, ids: np.ndarray, vectors: np.ndarray) -> None:
         """Adds vectors (n, d); ids increase."""
         table, there = self._open(), f"id >= {ids[0]} AND id <= {ids[-1]}"

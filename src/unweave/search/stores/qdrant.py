@@ -57,7 +57,10 @@ class QdrantStore:
         except Exception as error:  # the client raises errors of several libraries
             reason = " ".join(str(error).split())[:160]
             where = self._url or self._folder
-            raise UnweaveError(f"Qdrant at {where} failed ({reason}): check `store_url` and QDRANT_API_KEY") from None
+            raise UnweaveError(
+                f"Qdrant at {where} failed ({reason}): check the server, QDRANT_API_KEY and `store_url`; the command "
+                "that builds the index takes another `store_url`"
+            ) from None
 
     def _connect(self) -> Any:
         if self._url is None:
@@ -65,6 +68,11 @@ class QdrantStore:
             return self._qdrant.QdrantClient(path=str(self._folder), force_disable_check_same_thread=True)
         key = os.environ.get("QDRANT_API_KEY")
         return self._qdrant.QdrantClient(url=self._url, api_key=key, timeout=60, check_compatibility=False)
+
+    def connect(self) -> None:
+        """Raises where the server does not answer."""
+        with self._connected():
+            pass
 
     def add(self, ids: np.ndarray, vectors: np.ndarray) -> None:
         """Adds or replaces vectors (n, d)."""
