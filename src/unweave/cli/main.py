@@ -56,7 +56,8 @@ EXPERIMENTS: dict[str, Callable[..., Any]] = {
 }
 PROBE_FLAGS = ("embeddings", "factors", "kind", "metric", "folds", "test_fraction")
 SEARCH_FLAGS = (
-    "add", "store", "store_url", "spaces", "space", "like", "unlike", "weights", "min", "where", "k", "threshold",
+    "add", "prune", "removed", "run", "store", "store_url", "spaces", "space", "like", "unlike", "weights", "min",
+    "where", "k", "threshold", "outliers", "html",
 )  # fmt: skip
 EXPLORE_FLAGS = ("static", "host", "port", "map", "map_rows", "max_upload_mb", "max_pixels")
 OTHER_FLAGS = (

@@ -1,9 +1,6 @@
 """``unweave index``, ``unweave search`` and ``unweave duplicates``."""
 
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,21 +18,10 @@ if TYPE_CHECKING:
 
 UNLIKE = -0.3
 """The weight of a space given with --unlike: its opposite is rarely wanted as much as the liked spaces."""
-OWN_FLAGS = ("html", "outliers", "prune", "removed", "run")
 Flags = flags_of(BuildConfig, default=BuildConfig())
 IndexPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="INDEX")]
 
 
-@contextmanager
-def _with_own_flags() -> Iterator[None]:
-    """Writes the names of arguments that are flags of these verbs alone as flags in errors."""
-    try:
-        yield
-    except UnweaveError as error:
-        raise UnweaveError(re.sub(rf"`({'|'.join(OWN_FLAGS)})`", r"--\1", str(error))) from None
-
-
-@_with_own_flags()
 def index(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None,
@@ -134,7 +120,6 @@ def _say(line: str) -> None:
     message_console().print(line)
 
 
-@_with_own_flags()
 def search(
     index: IndexPath,
     queries: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="QUERY")],
@@ -308,7 +293,6 @@ def _write_hits(out: Path, index: "Index", found: "list[tuple[str, str | int, li
     write_sheet(out, "unweave search", sections)
 
 
-@_with_own_flags()
 def duplicates(
     index: IndexPath,
     /,

@@ -9,6 +9,8 @@ of images, and the images of each step, are the same on every process, with any 
 import math
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +41,8 @@ NEIGHBOURS = 100
 """Consecutive unreadable images after which loading stops."""
 AHEAD = 4
 """Chunks that each worker decodes in advance."""
+PARENT_CHECK = 0.5
+"""Seconds between two checks of a worker whether its parent still runs."""
 
 Bad = list[tuple[int, str]]
 
@@ -287,12 +291,25 @@ def start_worker(worker: int) -> None:
     """Lowers a worker's priority below its parent's, and leaves signals to the parent.
 
     Slurm and Ctrl-C signal every process. The parent finishes its step first and still needs the batch it waits for, so
-    a worker ignores Ctrl-C and ends half a minute after SIGTERM at the latest.
+    a worker ignores Ctrl-C and ends half a minute after SIGTERM at the latest; and at once where the parent was killed.
     """
     if hasattr(os, "nice"):
         os.nice(5)
     signal.signal(signal.SIGTERM, lambda *_: signal.alarm(30))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True, name="unweave-parent").start()
+
+
+def _end_with_parent() -> None:
+    """Ends this worker once its parent has ended, even if killed.
+
+    A worker inherits the lock on the folder. It cannot end by itself: it first passes on the images that it has
+    decoded, and the other workers keep open the pipe that nobody reads.
+    """
+    parent = os.getppid()  # under "forkserver" that server, which ends with the process that it serves
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK)
+    os._exit(1)
 
 
 def _place(cache: Cache, needed: int, device: torch.device) -> torch.device | None:

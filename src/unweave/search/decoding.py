@@ -1,10 +1,6 @@
 """Decoding images for an index: each is read once, for the model and for its thumbnail."""
 
 import io
-import multiprocessing
-import os
-import threading
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +19,6 @@ from unweave.data.unreadable import UnreadableImageError
 THUMBNAIL = 128
 """Longest side of a thumbnail in pixels."""
 QUALITY = 80
-PARENT_CHECK = 0.5
-"""Seconds between two checks of a worker whether its parent still runs."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ def decoded_chunks(source: Source, numbers: Sequence[int], decoder: Decoder, wor
         batch_size=None,
         num_workers=workers,
         prefetch_factor=AHEAD if workers else None,
-        worker_init_fn=_start_worker,
+        worker_init_fn=start_worker,
         generator=torch.Generator(),  # without one, the loader would draw from the global generator
     )
     with watched_workers():
@@ -62,23 +56,6 @@ def decoded_chunks(source: Source, numbers: Sequence[int], decoder: Decoder, wor
             warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
             decoded = iter(loader)  # starts the workers
         yield from decoded
-
-
-def _start_worker(worker: int) -> None:
-    start_worker(worker)
-    threading.Thread(target=_end_with_parent, daemon=True, name="unweave-parent").start()
-
-
-def _end_with_parent() -> None:
-    """Ends this worker once its parent has ended, even if killed.
-
-    A worker inherits the lock on the index. It cannot end by itself: it first passes on the images that it has decoded,
-    and the other workers keep open the pipe that nobody reads.
-    """
-    parent = multiprocessing.parent_process()
-    while parent is not None and os.getppid() == parent.pid:
-        time.sleep(PARENT_CHECK)
-    os._exit(1)
 
 
 class _Decoding(Dataset[Chunk]):
