@@ -54,6 +54,7 @@ from unweave.inference import SpacesModel
 from unweave.inference.embed import encode, usable_device
 from unweave.provenance import provenance
 from unweave.search.ready import ALIKE, LEAST_SPREAD, random_cosines
+from unweave.training.run_folder import RunFolder
 
 SPACES = ("content", "spatial", "appearance")
 K = 10
@@ -455,8 +456,10 @@ def main() -> None:
 
 
 def described(folder: Path | None, model: SpacesModel) -> dict[str, Any]:
-    name = "untrained" if folder is None else folder.resolve().name
-    return {"name": name, "identity": model.identity, "spaces": list(model.spaces)}
+    about = {"identity": model.identity, "spaces": list(model.spaces)}
+    if folder is None:
+        return {"name": "untrained", **about}
+    return {"name": folder.resolve().name, **about, "config": RunFolder(folder).load_config()}
 
 
 if __name__ == "__main__":

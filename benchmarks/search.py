@@ -1,12 +1,16 @@
 """Time, recall, build time and size on disk of an index's stores: exact, LanceDB and Qdrant.
 
-    uv run --extra lance --extra qdrant python benchmarks/search.py --out results/benchmarks/search.json
+    uv run --extra lance --extra qdrant python benchmarks/search.py --run RUN --photos DATA --out search.json
 
-Three spaces of 128 dimensions: unit vectors around the centres of 2,000 classes, with variances that decrease as in
-trained embeddings. A query is the vector of an image of the index with noise. Recall is the share of the 20 largest
-scores, computed in float64 from the stored vectors, that a search returns. Qdrant is measured without a server,
-with few rows: its files are made for tests, and each row is flushed to the disk by itself. A store whose package is not
-installed is left out.
+RUN has the spaces content, spatial and appearance. The vectors are those of the photographs of DATA (several folders
+or Parquet files), and where more rows are asked for, of random views of them as in training. Queries are photographs
+of DATA that the index does not hold. Without a run the vectors are synthetic: three spaces of 128 dimensions, unit
+vectors around the centres of 2,000 classes, with variances that decrease as in trained embeddings, and a query is the
+vector of an image of the index with noise.
+
+Recall is the share of the 20 largest scores, computed in float64 from the stored vectors, that a search returns. Qdrant
+is measured without a server, with few rows: its files are made for tests, and each row is flushed to the disk by
+itself. A store whose package is not installed is left out.
 """
 
 import argparse
@@ -15,13 +19,21 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
+import unweave as uw
+from unweave.data import load_images, open_source
+from unweave.inference import SpacesModel
+from unweave.inference.embed import encode
 from unweave.provenance import provenance
 from unweave.search import Index
 from unweave.search.files import IndexFiles, Manifest
 from unweave.search.ready import make_ready
+from unweave.search.writing import unit
+from unweave.training.run_folder import RunFolder
 
 SPACES = ("content", "spatial", "appearance")
 WEIGHTS = (
@@ -34,6 +46,12 @@ PACKAGES = {"lance": "lancedb", "qdrant": "qdrant_client"}
 QDRANT_ROWS = 2000
 BLOCK = 20_000
 K = 20
+BATCH = 512
+"""Images that pass through the network at a time."""
+Query = dict[str, np.ndarray]
+"""A unit vector for each space."""
+Truth = dict[tuple[int, ...], set[int]]
+"""The right answers by number of rows, mix and query."""
 
 
 def make_vectors(rows: int, dim: int, seed: int) -> np.ndarray:
@@ -48,6 +66,32 @@ def make_vectors(rows: int, dim: int, seed: int) -> np.ndarray:
         z = z + 0.7 * random.standard_normal((len(part), dim), np.float32) * scale
         part[:] = z / np.linalg.norm(z, axis=1, keepdims=True)
     return made
+
+
+def embed_photographs(
+    run: Path, photos: list[str], rows: int, queries: int
+) -> tuple[dict[str, np.ndarray], list[Query]]:
+    """Unit vectors of so many photographs, or of views of them, and of the photographs that are queries."""
+    model, views = uw.load(run), RunFolder(run).load_views()
+    images = torch.cat([load_images(open_source(name), model.size, cache="ram").images for name in photos])
+    generator = torch.Generator().manual_seed(0)
+    images = images[torch.randperm(len(images), generator=generator)]
+    asked, images = images[:queries], images[queries:]
+    parts = [_vectors(model, batch) for batch in images[:rows].split(BATCH)]
+    made = min(rows, len(images))
+    while made < rows:
+        for batch in images[: rows - made].split(BATCH):
+            parts.append(_vectors(model, views.without_groups()(batch, generator=generator).a, prepared=True))
+            made += len(batch)
+    vectors = {space: np.concatenate([part[space] for part in parts]) for space in SPACES}
+    found = _vectors(model, asked)
+    return vectors, [{space: z[i].astype(np.float32) for space, z in found.items()} for i in range(queries)]
+
+
+def _vectors(model: SpacesModel, images: torch.Tensor, *, prepared: bool = False) -> dict[str, np.ndarray]:
+    with torch.no_grad():
+        found = model.encoder(images) if prepared else encode(model, images)
+    return {space: unit(found[space]).numpy().astype(np.float16) for space in SPACES}
 
 
 def build(folder: Path, store: str, vectors: dict[str, np.ndarray]) -> float:
@@ -70,7 +114,7 @@ def build(folder: Path, store: str, vectors: dict[str, np.ndarray]) -> float:
         return time.perf_counter() - started
 
 
-def make_queries(vectors: dict[str, np.ndarray], count: int) -> list[dict[str, np.ndarray]]:
+def make_queries(vectors: dict[str, np.ndarray], count: int) -> list[Query]:
     random = np.random.default_rng(7)
     rows = random.integers(0, len(vectors["content"]), count)
     noisy = {
@@ -79,7 +123,7 @@ def make_queries(vectors: dict[str, np.ndarray], count: int) -> list[dict[str, n
     return [{space: z[i] / np.linalg.norm(z[i]) for space, z in noisy.items()} for i in range(count)]
 
 
-def true_rows(index: Index, query: dict[str, np.ndarray], weights: dict[str, float]) -> np.ndarray:
+def true_rows(index: Index, query: Query, weights: dict[str, float]) -> np.ndarray:
     """The rows with the largest scores, in float64."""
     scores = np.zeros(len(index))
     for space, weight in weights.items():
@@ -90,9 +134,7 @@ def true_rows(index: Index, query: dict[str, np.ndarray], weights: dict[str, flo
     return np.argsort(-scores, kind="stable")[:K]
 
 
-def measure(
-    index: Index, queries: list[dict[str, np.ndarray]], checked: int, truth: dict[tuple[int, ...], set[int]]
-) -> list[dict[str, object]]:
+def measure(index: Index, queries: list[Query], checked: int, truth: Truth) -> list[dict[str, Any]]:
     """Milliseconds and recall for each weighting; ``truth`` keeps what other stores with the same rows need again."""
     found = []
     for mix, weights in enumerate(WEIGHTS):
@@ -120,38 +162,61 @@ def size_on_disk(folder: Path) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--run", type=Path, help="a run with the spaces content, spatial and appearance")
+    parser.add_argument("--photos", nargs="+", help="what it embeds: folders or Parquet files; needs --run")
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--queries", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="few rows and queries, as a test")
     options = parser.parse_args()
-    started, rows, dim = time.perf_counter(), [], 8 if options.quick else 128
-    truth: dict[tuple[int, ...], set[int]] = {}
-    for n in [300] if options.quick else options.rows:
-        vectors = {space: make_vectors(n, dim, seed) for seed, space in enumerate(SPACES)}
+    if (options.run is None) != (options.photos is None):
+        raise SystemExit("--run and --photos need each other")
+    started = time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    truth: Truth = {}
+    sizes, count = ([300], 2) if options.quick else (options.rows, options.queries)
+    about: dict[str, object] = {"vectors": "synthetic"}
+    if options.run is not None:
+        every, queries = embed_photographs(options.run, options.photos, max(sizes), count)
+        settings = {"name": options.run.resolve().name, "config": RunFolder(options.run).load_config()}
+        about = {"vectors": "of photographs", "run": settings, "photos": options.photos}
+    for n in sizes:
+        if options.run is not None:
+            vectors = {space: z[:n] for space, z in every.items()}
+        else:
+            dim = 8 if options.quick else 128
+            vectors = {space: make_vectors(n, dim, seed) for seed, space in enumerate(SPACES)}
         for store in ("exact", "lance", "qdrant"):
             if store in PACKAGES and find_spec(PACKAGES[store]) is None:
                 print(f"{store}: {PACKAGES[store]} is not installed", flush=True)
                 continue
             used = vectors if store != "qdrant" else {space: z[:QDRANT_ROWS] for space, z in vectors.items()}
-            count = len(used["content"])
-            if any(row["store"] == store and row["rows"] == count for row in rows):
+            if any((row["store"], row["rows"]) == (store, len(used["content"])) for row in rows):
                 continue
-            with tempfile.TemporaryDirectory() as folder:
-                built = build(Path(folder), store, used)
-                index = Index.open(folder)
-                queries = make_queries(used, 2 if options.quick else options.queries)
-                about = {"store": store, "rows": count, "dimensions": dim * len(SPACES)}
-                size = {"build_seconds": round(built, 2), "megabytes": round(size_on_disk(Path(folder)) / 1e6, 1)}
-                answers = measure(index, queries, 2 if options.quick else 10, truth)
-                index.close()
-            rows.append({**about, **size, "queries": answers})
-            said = ", ".join(f"{a['milliseconds']:.0f} ms (recall {a['recall']:.3f})" for a in answers)
-            print(f"{store}, {count:,} rows: {said}; built in {built:.0f} s", flush=True)
-            report = {**provenance("lancedb", "qdrant-client"), "seconds": 0.0, "rows": rows}
+            asked = make_queries(used, count) if options.run is None else queries
+            row = measure_store(store, used, asked, min(count, 10), truth)
+            rows.append(row)
+            said = ", ".join(f"{a['milliseconds']:.0f} ms (recall {a['recall']:.3f})" for a in row["queries"])
+            print(f"{store}, {row['rows']:,} rows: {said}; built in {row['build_seconds']:.0f} s", flush=True)
+            report = {**provenance("lancedb", "qdrant-client"), "seconds": 0.0, "settings": about, "rows": rows}
             report["seconds"] = round(time.perf_counter() - started, 1)
             if options.out:
                 options.out.parent.mkdir(parents=True, exist_ok=True)
                 options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def measure_store(
+    store: str, vectors: dict[str, np.ndarray], queries: list[Query], checked: int, truth: Truth
+) -> dict[str, Any]:
+    """Builds an index of the vectors with a store and measures it."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = build(Path(folder), store, vectors)
+        index = Index.open(folder)
+        size = {"build_seconds": round(built, 2), "megabytes": round(size_on_disk(Path(folder)) / 1e6, 1)}
+        dimensions = sum(z.shape[1] for z in vectors.values())
+        about = {"store": store, "rows": len(index), "dimensions": dimensions, **size}
+        answers = measure(index, queries, checked, truth)
+        index.close()
+    return {**about, "queries": answers}
 
 
 if __name__ == "__main__":

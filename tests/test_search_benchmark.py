@@ -1,0 +1,65 @@
+"""benchmarks/search.py with the embeddings of photographs."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import small_runs as small
+import unweave as uw
+
+FILE = Path(__file__).parents[1] / "benchmarks" / "search.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("search_benchmark", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def run(photo_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("search") / "run"
+    settings = {**small.PHOTOS, "epochs": 1, "probe": "none", "report": False, "progress": False}
+    uw.pretrain(photo_folder, out=out, **settings)
+    return out
+
+
+def test_rows_are_photographs_then_views_of_them(benchmark, run, photo_folder):
+    vectors, queries = benchmark.embed_photographs(run, [str(photo_folder)], rows=130, queries=4)
+    spaces = ("content", "spatial", "appearance")
+    files = sorted(photo_folder.rglob("*.jpg"))
+    expected = {name: z.numpy() for name, z in uw.load(run).embed(files).items()}
+    for space in spaces:
+        unit = expected[space] / np.linalg.norm(expected[space], axis=1, keepdims=True)
+        asked = np.stack([query[space] for query in queries])
+        assert len(vectors[space]) == 130
+        nearest = np.concatenate([asked, vectors[space][:56]]) @ unit.T
+        assert nearest.max(1).min() > 0.999
+        assert sorted({int(i) for i in nearest.argmax(1)}) == list(range(60))
+        rest = vectors[space][56:].astype(np.float32)
+        np.testing.assert_allclose(np.linalg.norm(rest, axis=1), 1, atol=1e-3)
+        assert len(np.unique(rest, axis=0)) > 60  # some views are all white
+
+
+def test_the_command_measures_a_run(benchmark, run, photo_folder, tmp_path, monkeypatch):
+    out = tmp_path / "search.json"
+    given = ["--run", str(run), "--photos", str(photo_folder), "--quick", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["search.py", *given])
+    benchmark.main()
+    found = json.loads(out.read_text())
+    assert found["settings"]["vectors"] == "of photographs"
+    exact = next(row for row in found["rows"] if row["store"] == "exact")
+    assert exact["rows"] == 300
+    assert [answer["recall"] for answer in exact["queries"]] == [1.0] * 4
+
+
+def test_a_run_needs_photographs(benchmark, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["search.py", "--run", "run"])
+    with pytest.raises(SystemExit, match="--photos"):
+        benchmark.main()
