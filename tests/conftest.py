@@ -10,6 +10,9 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
+import small_runs as small
+import unweave as uw
+
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -45,6 +48,15 @@ def photo_folder(tmp_path_factory, photos) -> Path:
         target.parent.mkdir(exist_ok=True)
         Image.fromarray(photo).save(target, quality=90)
     return path
+
+
+@pytest.fixture(scope="session")
+def photo_run(tmp_path_factory, photo_folder) -> Path:
+    """A run of the photographs, with content, spatial and appearance. Not to be written to."""
+    out = tmp_path_factory.mktemp("photo-run") / "run"
+    settings = {**small.PHOTOS, "epochs": 1, "probe": "none", "report": False, "progress": False}
+    uw.pretrain(photo_folder, out=out, **settings)
+    return out
 
 
 @pytest.fixture(scope="session")

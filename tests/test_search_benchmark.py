@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import small_runs as small
 import unweave as uw
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "search.py"
@@ -22,19 +21,11 @@ def benchmark():
     return module
 
 
-@pytest.fixture(scope="module")
-def run(photo_folder, tmp_path_factory):
-    out = tmp_path_factory.mktemp("search") / "run"
-    settings = {**small.PHOTOS, "epochs": 1, "probe": "none", "report": False, "progress": False}
-    uw.pretrain(photo_folder, out=out, **settings)
-    return out
-
-
-def test_rows_are_photographs_then_views_of_them(benchmark, run, photo_folder):
-    vectors, queries = benchmark.embed_photographs(run, [str(photo_folder)], rows=130, queries=4)
+def test_rows_are_photographs_then_views_of_them(benchmark, photo_run, photo_folder):
+    vectors, queries = benchmark.embed_photographs(photo_run, [str(photo_folder)], rows=130, queries=4)
     spaces = ("content", "spatial", "appearance")
     files = sorted(photo_folder.rglob("*.jpg"))
-    expected = {name: z.numpy() for name, z in uw.load(run).embed(files).items()}
+    expected = {name: z.numpy() for name, z in uw.load(photo_run).embed(files).items()}
     for space in spaces:
         unit = expected[space] / np.linalg.norm(expected[space], axis=1, keepdims=True)
         asked = np.stack([query[space] for query in queries])
@@ -47,9 +38,9 @@ def test_rows_are_photographs_then_views_of_them(benchmark, run, photo_folder):
         assert len(np.unique(rest, axis=0)) > 60  # some views are all white
 
 
-def test_the_command_measures_a_run(benchmark, run, photo_folder, tmp_path, monkeypatch):
+def test_the_command_measures_a_run(benchmark, photo_run, photo_folder, tmp_path, monkeypatch):
     out = tmp_path / "search.json"
-    given = ["--run", str(run), "--photos", str(photo_folder), "--quick", "--out", str(out)]
+    given = ["--run", str(photo_run), "--photos", str(photo_folder), "--quick", "--out", str(out)]
     monkeypatch.setattr(sys, "argv", ["search.py", *given])
     benchmark.main()
     found = json.loads(out.read_text())
