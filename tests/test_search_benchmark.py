@@ -54,3 +54,29 @@ def test_a_run_needs_photographs(benchmark, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["search.py", "--run", "run"])
     with pytest.raises(SystemExit, match="--photos"):
         benchmark.main()
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (1.0, 1.0), (1.0, -0.3)])
+def test_the_graph_of_qdrant_finds_the_exact_top_20(benchmark, embedded, weights):
+    """By Qdrant's own engine: the files of its Python client are searched without a graph."""
+    pytest.importorskip("qdrant_edge")
+    found, exact = embedded
+    assert found._store.in_graph == len(found)
+    mix = dict(zip(("content", "appearance"), weights, strict=True))
+    recalls = []
+    for row in range(0, len(found), 25):
+        expected, hits = (index.search(row, weights=mix, k=20) for index in (exact, found))
+        recalls.append(len({hit.row for hit in expected} & {hit.row for hit in hits}) / 20)
+    assert np.mean(recalls) >= 0.95
+
+
+@pytest.fixture(scope="module")
+def embedded(benchmark, photo_run, shared_data, tmp_path_factory):
+    """Photographs of flowers, searched by Qdrant's engine and exactly."""
+    folder = tmp_path_factory.mktemp("engine")
+    photos = shared_data / "flowers102" / "train.parquet"
+    found = uw.Index.build(uw.load(photo_run), photos, folder / "index", device="cpu", workers=0, progress=False)
+    exact = uw.Index.open(folder / "index")
+    benchmark.use_engine(found, folder / "qdrant", least=1)
+    yield found, exact
+    found.close()

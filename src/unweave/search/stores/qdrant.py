@@ -21,6 +21,11 @@ Qdrant's own defaults, since queries with other weights lie elsewhere than the v
 BATCH = 1000
 
 
+def search_width(k: int) -> int:
+    """Candidates kept in a search for k vectors."""
+    return max(SEARCH_WIDTH, 4 * k)
+
+
 class QdrantStore:
     """A collection of vectors.
 
@@ -95,7 +100,7 @@ class QdrantStore:
 
     def query(self, vector: np.ndarray, k: int) -> np.ndarray:
         """The ids of the k nearest."""
-        settings = self._qdrant.models.SearchParams(hnsw_ef=max(SEARCH_WIDTH, 4 * k))
+        settings = self._qdrant.models.SearchParams(hnsw_ef=search_width(k))
         with self._connected() as client:
             found = client.query_points(
                 self._collection, vector.astype(float).tolist(), limit=k, search_params=settings, with_payload=False
