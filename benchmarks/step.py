@@ -1,11 +1,13 @@
-"""The time of a training step on a GPU, over the time of the same step on views that exist already.
+"""The time of a training step, over the time of the same step on views that exist already.
 
     python benchmarks/step.py --out results/benchmarks/step.json
 
-A ratio of 1 means that making the views costs nothing.
+A ratio of 1 means that making the views costs nothing. On a GPU the network computes in bfloat16; on a CPU both this and
+single precision are measured.
 """
 
 import argparse
+import itertools
 import json
 import time
 from pathlib import Path
@@ -17,12 +19,20 @@ import unweave.augment as A
 from unweave.models import BothViews
 from unweave.provenance import provenance
 
-CASES = [("resnet50", 224, 256), ("resnet18", 64, 1024)]
+CASES = {"cuda": [("resnet50", 224, 256), ("resnet18", 64, 1024)], "cpu": [("resnet18", 64, 256)]}
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def measure(
-    backbone: str, size: int, batch: int, *, device: str, compile: bool, repeats: int, rounds: int = 5
+    backbone: str,
+    size: int,
+    batch: int,
+    *,
+    device: str,
+    compile: bool,
+    repeats: int,
+    rounds: int = 5,
+    bfloat16: bool = True,
 ) -> dict[str, object]:
     views = uw.Views(
         {
@@ -46,7 +56,7 @@ def measure(
 
     def step(make_views: bool) -> None:
         pair = views(images) if make_views else ready
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
             z_a, z_b = model(*(v.contiguous(memory_format=torch.channels_last) for v in (pair.a, pair.b)))
         terms = objective(z_a, z_b, pair.shared)
         terms.loss.backward()
@@ -74,6 +84,7 @@ def measure(
         "backbone": backbone,
         "size": size,
         "batch_size": batch,
+        "precision": "bf16-mixed" if bfloat16 else "32-true",
         "compiled_encoder": compile,
         "step_seconds": round(whole, 5),
         "step_seconds_on_ready_views": round(ceiling, 5),
@@ -95,12 +106,14 @@ def main() -> None:
     rows = []
     if options.quick:
         rows.append(measure("resnet18", 64, 6, device=device, compile=False, repeats=1, rounds=1))
-    elif device == "cpu":
-        raise SystemExit("this benchmark needs a GPU; --quick runs anywhere")
     else:
+        precisions = (True,) if device == "cuda" else (False, True)
         for compile in (False, True) if options.compile else (False,):
-            for backbone, size, batch in CASES:
-                rows.append(measure(backbone, size, batch, device=device, compile=compile, repeats=10))
+            for (backbone, size, batch), bfloat16 in itertools.product(CASES[device], precisions):
+                repeats = 10 if device == "cuda" else 2
+                rows.append(
+                    measure(backbone, size, batch, device=device, compile=compile, repeats=repeats, bfloat16=bfloat16)
+                )
                 print(rows[-1], flush=True)
                 write(options.out, rows, started)
     write(options.out, rows, started)

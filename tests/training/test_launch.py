@@ -3,6 +3,7 @@ import pytest
 from unweave.distributed import Place, this_process
 from unweave.errors import UnweaveError
 from unweave.training import LaunchConfig
+from unweave.training import launch
 from unweave.training.launch import process_counts
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8", "RANK": "5", "LOCAL_RANK": "1"}
@@ -46,6 +47,22 @@ def test_tasks_that_do_not_divide(monkeypatch):
         monkeypatch.setenv(name, value)
     with pytest.raises(UnweaveError, match="ntasks-per-node"):
         process_counts(None, None)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "gpu", "amx", "expected"),
+    [
+        ("auto", True, False, "bf16-mixed"),
+        ("auto", False, False, "32-true"),
+        ("auto", False, True, "bf16-mixed"),
+        ("cpu", True, False, "32-true"),
+        ("cpu", True, True, "bf16-mixed"),
+    ],
+)
+def test_bfloat16_where_the_device_has_units_for_it(monkeypatch, accelerator, gpu, amx, expected):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr(launch, "cpu_has_amx", lambda: amx)
+    assert launch.automatic_precision(accelerator) == expected
 
 
 @pytest.mark.parametrize("settings", [{"accelerator": "quantum"}, {"strategy": "telepathy", "accelerator": "cpu"}])

@@ -53,9 +53,7 @@ def _slurm_counts() -> tuple[str, tuple[int, int]] | None:
 def launch(config: "LaunchConfig") -> Fabric:
     """Fabric, with its processes running."""
     devices, nodes = process_counts(config.devices, config.nodes)
-    on_gpu = config.accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
-    automatic: Literal["bf16-mixed", "32-true"] = "bf16-mixed" if on_gpu else "32-true"
-    precision = automatic if config.precision == "auto" else config.precision
+    precision = automatic_precision(config.accelerator) if config.precision == "auto" else config.precision
     try:
         fabric = Fabric(
             accelerator=config.accelerator,
@@ -72,6 +70,26 @@ def launch(config: "LaunchConfig") -> Fabric:
     if dist.is_available() and dist.is_initialized():
         atexit.register(_disconnect)
     return fabric
+
+
+def automatic_precision(accelerator: str) -> Literal["bf16-mixed", "32-true"]:
+    """bf16-mixed where bfloat16 is several times as fast as single precision: on GPUs, and on CPUs with AMX.
+
+    Examples:
+        >>> automatic_precision("cpu") in ("bf16-mixed", "32-true")
+        True
+    """
+    on_gpu = accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
+    return "bf16-mixed" if on_gpu or cpu_has_amx() else "32-true"
+
+
+def cpu_has_amx() -> bool:
+    """Whether this CPU has units for products of bfloat16 matrices, as Intel's server processors since 2023.
+
+    Instructions for bfloat16 vectors (AVX512-BF16) alone gain almost nothing.
+    """
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.11 and later
+    return bool(capabilities.get("amx_bf16", False))
 
 
 def _disconnect() -> None:

@@ -90,7 +90,7 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False) -> SpaceScores:
         log_every=10 if quick else 40,
         checkpoint_every=400,
         optim=OptimConfig(lr=1.5e-3, warmup=50 / STEPS),
-        launch=LaunchConfig(accelerator="cpu"),
+        launch=LaunchConfig(accelerator="cpu", precision="32-true"),  # the same on every CPU
     )
     images, held_out = DemoSprites(100_000, seed=1), DemoSprites(400 if quick else 4000, seed=2)
     run = train(images, views, encoder, objective, config, out, description="unweave demo")
