@@ -2,8 +2,8 @@
 
     python benchmarks/step.py --out results/benchmarks/step.json
 
-A ratio of 1 means that making the views costs nothing. On a GPU the network computes in bfloat16; on a CPU both this and
-single precision are measured.
+A ratio of 1 means that making the views costs nothing. On a GPU the network computes in bfloat16; on a CPU both this
+and single precision are measured.
 """
 
 import argparse

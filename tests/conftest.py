@@ -14,7 +14,7 @@ import small_runs as small
 import unweave as uw
 from unweave.training import launch
 
-launch.cpu_has_amx = lambda: False  # the same precision on every machine
+launch.cpu_has_bfloat16 = lambda: False  # the same precision on every machine
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

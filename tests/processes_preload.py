@@ -13,7 +13,7 @@ import tyro  # noqa: F401
 import unweave as uw
 from unweave.training import launch
 
-launch.cpu_has_amx = lambda: False  # as in conftest.py
+launch.cpu_has_bfloat16 = lambda: False  # as in conftest.py
 
 for name in uw.__all__:
     getattr(uw, name)

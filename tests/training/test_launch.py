@@ -2,8 +2,7 @@ import pytest
 
 from unweave.distributed import Place, this_process
 from unweave.errors import UnweaveError
-from unweave.training import LaunchConfig
-from unweave.training import launch
+from unweave.training import LaunchConfig, launch
 from unweave.training.launch import process_counts
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8", "RANK": "5", "LOCAL_RANK": "1"}
@@ -50,7 +49,7 @@ def test_tasks_that_do_not_divide(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "gpu", "amx", "expected"),
+    ("accelerator", "gpu", "bfloat16", "expected"),
     [
         ("auto", True, False, "bf16-mixed"),
         ("auto", False, False, "32-true"),
@@ -59,9 +58,9 @@ def test_tasks_that_do_not_divide(monkeypatch):
         ("cpu", True, True, "bf16-mixed"),
     ],
 )
-def test_bfloat16_where_the_device_has_units_for_it(monkeypatch, accelerator, gpu, amx, expected):
+def test_bfloat16_where_the_device_has_units_for_it(monkeypatch, accelerator, gpu, bfloat16, expected):
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
-    monkeypatch.setattr(launch, "cpu_has_amx", lambda: amx)
+    monkeypatch.setattr(launch, "cpu_has_bfloat16", lambda: bfloat16)
     assert launch.automatic_precision(accelerator) == expected
 
 

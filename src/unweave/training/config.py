@@ -90,7 +90,8 @@ class LaunchConfig:
     """CPU threads of torch in each process. By default OMP_NUM_THREADS, or what a short measurement finds fastest; a
     resumed run keeps the number it began with, so that its result is the same."""
     precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
-    """Lightning Fabric's precision; auto is bf16-mixed on GPUs and on CPUs with AMX, and 32-true elsewhere."""
+    """Lightning Fabric's precision; auto is bf16-mixed on GPUs and on CPUs that multiply bfloat16, and 32-true
+    elsewhere."""
 
     def __post_init__(self) -> None:
         require_choice(self, "precision")
