@@ -2,7 +2,7 @@
 
 import atexit
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -88,7 +88,7 @@ def cpu_has_bfloat16() -> bool:
 
     A step of the preset small is then 1.6 to 1.7 times as fast as in single precision (`benchmarks/step.py`).
     """
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.11 and later
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.11 and later
     return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
 
 
