@@ -126,7 +126,7 @@ def test_two_processes_started_by_any_launcher(photo_folder, tmp_path, trained, 
     arguments = ["train", str(photo_folder), "--out", str(tmp_path / "run"), *flags(epochs=4, probe="none")]
     if launcher == "unweave":  # Fabric starts the second process with the interpreter and arguments of the first
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        started = [sys.executable, "-m", "unweave", *arguments, "--devices", "2"]
+        started = [sys.executable, "-m", "unweave", *arguments, "--devices", "2", "--precision", "32-true"]
         assert subprocess.run(started, env=environment, timeout=120).returncode == 0
     else:
         environments = {"torchrun": torchrun_environment, "slurm": slurm_environment}[launcher](2)
