@@ -17,7 +17,16 @@ from unweave.reproduce.sprites.tuning import best_trials, misses
 FEW = (1e-6, 1e-2, 1.0)
 SMALL = {name: dataclasses.replace(METHODS[name], dim=4) for name in ("simclr", "barlow_twins")}
 TINY = dataclasses.replace(
-    QUICK, methods=SMALL, rules=RULES, size=16, steps=2, batch=8, hidden=8, scored=200, validated=200, penalties=(1.0,)
+    QUICK,
+    methods=SMALL,
+    strengths=("medium",),
+    size=16,
+    steps=2,
+    batch=8,
+    hidden=8,
+    scored=200,
+    validated=200,
+    penalties=(1.0,),
 )
 
 
