@@ -53,7 +53,7 @@ from unweave.evaluation import RetrievalScores, cosine_scores, same_label, score
 from unweave.evaluation.retrieval import Rows
 from unweave.inference import SpacesModel
 from unweave.inference.embed import encode, usable_device
-from unweave.provenance import provenance
+from unweave.provenance import provenance, without_folders
 from unweave.search.ready import ALIKE, LEAST_SPREAD, random_cosines
 from unweave.training.run_folder import RunFolder
 
@@ -522,7 +522,7 @@ def described(folder: Path | None, model: SpacesModel) -> dict[str, Any]:
     about = {"identity": model.identity, "spaces": list(model.spaces)}
     if folder is None:
         return {"name": "untrained", **about}
-    return {"name": folder.resolve().name, **about, "config": RunFolder(folder).load_config()}
+    return {"name": folder.resolve().name, **about, "config": without_folders(RunFolder(folder).load_config())}
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import unweave as uw
 from unweave.data import load_images, open_source
 from unweave.inference import SpacesModel
 from unweave.inference.embed import encode
-from unweave.provenance import provenance
+from unweave.provenance import provenance, without_folders
 from unweave.search import Index
 from unweave.search.files import IndexFiles, Manifest
 from unweave.search.ready import make_ready
@@ -257,8 +257,9 @@ def main() -> None:
     about: dict[str, object] = {"vectors": "synthetic"}
     if options.run is not None:
         every, queries = embed_photographs(options.run, options.photos, max(sizes), count)
-        settings = {"name": options.run.resolve().name, "config": RunFolder(options.run).load_config()}
-        about = {"vectors": "of photographs", "run": settings, "photos": options.photos}
+        config = without_folders(RunFolder(options.run).load_config())
+        settings = {"name": options.run.resolve().name, "config": config}
+        about = {"vectors": "of photographs", "run": settings, "photos": without_folders(options.photos)}
     for n in sizes:
         if options.run is not None:
             vectors = {space: z[:n] for space, z in every.items()}

@@ -23,11 +23,25 @@ def provenance(*more_packages: str) -> dict[str, Any]:
 
 def command() -> str:
     """The command line; absolute paths are reduced to their last part, since they name a machine."""
-    words = [_without_folders(word) for word in sys.argv]
+    words = [_last_part(word) for word in sys.argv]
     return shlex.join(["unweave" if words[0] == "__main__.py" else words[0], *words[1:]])
 
 
-def _without_folders(word: str) -> str:
+def without_folders(value: Any) -> Any:
+    """Settings, nested dictionaries and lists, with absolute paths reduced to their last part.
+
+    Examples:
+        >>> without_folders({"source": "/data/photos", "views": {"size": 64}})
+        {'source': 'photos', 'views': {'size': 64}}
+    """
+    if isinstance(value, dict):
+        return {name: without_folders(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_folders(item) for item in value]
+    return _last_part(value) if isinstance(value, str) else value
+
+
+def _last_part(word: str) -> str:
     """The last part of an absolute path, which may follow a name, as in dtd=/data/dtd."""
     name, separator, path = word.rpartition("=")
     return f"{name}{separator}{Path(path).name}" if Path(path).is_absolute() else word
