@@ -22,10 +22,9 @@ Questions, the space to which each belongs, and which images are relevant:
 - Flowers, Cars: *same color* (appearance): the 2 % of the images whose mean color is nearest, in CIE Lab, over the
   central quarter of the image.
 
-Features: each space; z, all spaces with weight 1 by the formula of `unweave search`; all but one of them; h; z and h of
-the baseline; content, h and z and h of the baseline with the mean of the images subtracted (centered), whitened, and
-whitened by what differs between two views of a photograph (views whitened; fitted on other photographs of the planted
-ones' split, with the views of the run); a histogram of 8 × 8 × 8 colors, in square roots, so that its cosine is the
+Features: each space; z, all spaces with weight 1 by the formula of `unweave search`; all but one of them, in the
+vectors of an index, which are whitened; h by its cosine. Beside them: content as the network gives it, h in an index, z
+and h of the baseline in both forms; a histogram of 8 × 8 × 8 colors, in square roots, so that its cosine is the
 Bhattacharyya coefficient. Standard errors of the lead over h treat queries as independent.
 """
 
@@ -54,6 +53,7 @@ from unweave.evaluation.retrieval import Rows
 from unweave.inference import SpacesModel
 from unweave.inference.embed import encode, usable_device
 from unweave.provenance import provenance, without_folders
+from unweave.search.geometry import FITTED, Geometry
 from unweave.search.ready import ALIKE, LEAST_SPREAD, random_cosines
 from unweave.training.run_folder import RunFolder
 
@@ -67,10 +67,6 @@ UNLIKE = -0.3
 """The weight of a space with `unweave search --unlike`."""
 MIXED = "like content, unlike appearance"
 ALL_BUT = "all but {}".format
-SHRINKAGE = 0.1
-"""Of the whitened features: this share of the mean variance is added to each variance."""
-FITTED = 2000
-"""Photographs, two views of each, by which features are whitened."""
 BATCH = 512
 
 
@@ -294,83 +290,34 @@ def alike(z: Tensor) -> float:
     return cosines.quantile(ALIKE).item()
 
 
-def centered(z: Tensor) -> Tensor:
-    return z - z.mean(0)
-
-
-@dataclass(frozen=True)
-class Whitening:
-    """Subtracts a mean, and divides along each principal axis of a covariance by the standard deviation."""
-
-    mean: Tensor
-    axes: Tensor
-    deviation: Tensor
-
-    @classmethod
-    def of(cls, mean: Tensor, covariance: Tensor) -> "Whitening":
-        """Along the axes of this covariance; ``SHRINKAGE`` of the mean variance is added to each."""
-        variance, axes = torch.linalg.eigh(covariance.double())
-        return cls(mean.double(), axes, (variance + SHRINKAGE * variance.mean()).sqrt())
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """Features (n, d), whitened."""
-        return ((z.double() - self.mean) @ self.axes / self.deviation).float()
-
-
-def whitened(z: Tensor) -> Tensor:
-    return Whitening.of(z.double().mean(0), torch.cov(z.double().T, correction=0))(z)
-
-
-@dataclass(frozen=True)
-class Searched:
-    """A model, and the whitening of its features by what differs between views, which a model without views lacks."""
-
-    model: SpacesModel
-    by_views: Mapping[str, Whitening]
-
-
-@torch.no_grad()
-def whitened_by_views(
-    model: SpacesModel, views: uw.Views, photos: Tensor, device: torch.device
-) -> dict[str, Whitening]:
-    """Of content and h: half the covariance of the differences of two views that share no group."""
-    generator, unshared = torch.Generator().manual_seed(0), views.without_groups()
-    model.to(device)
-    found = []
-    for batch in photos.split(BATCH):
-        pair = unshared(batch.to(device), generator=generator)
-        found.append((model.encoder(pair.a), model.encoder(pair.b)))
-    fitted = {}
-    for name in ("content", "h"):
-        a, b = (torch.cat([part[side][name].double() for part in found]) for side in (0, 1))
-        fitted[name] = Whitening.of(torch.cat([a, b]).mean(0), (a - b).T @ (a - b) / (2 * len(a)))
-    return fitted
+def in_an_index(features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The vectors of an index of these images."""
+    n = len(next(iter(features.values())))
+    some = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:FITTED]
+    geometry = Geometry.fit({name: z[some] for name, z in features.items()})
+    return {name: geometry.vectors(name, z).to(z.device) for name, z in features.items()}
 
 
 def searches(
-    images: Tensor, run: Searched, baseline: Searched | None, device: torch.device, *, mixed: bool
+    images: Tensor, run: SpacesModel, baseline: SpacesModel | None, device: torch.device, *, mixed: bool
 ) -> dict[str, Rows]:
     """The scores that each kind of feature gives to pairs of images."""
-    z = embed(run.model, images, device)
+    plain = embed(run, images, device)
+    z = in_an_index(plain)
     found = {space: cosine_scores(z[space]) for space in SPACES}
-    found |= {"z": weighted_scores(z, dict.fromkeys(SPACES, 1.0)), "h": cosine_scores(z["h"])}
+    found |= {"z": weighted_scores(z, dict.fromkeys(SPACES, 1.0)), "h": cosine_scores(plain["h"])}
     for style in SPACES[1:]:
         found[ALL_BUT(style)] = weighted_scores(z, {space: 1.0 for space in SPACES if space != style})
-    plain = {name: (z[name], run.by_views.get(name)) for name in ("content", "h")}
     if mixed:
         weights = {"content": 1.0, "appearance": UNLIKE}
         found["content − 0.3 appearance"] = weighted_scores(z, weights)
         found[MIXED] = weighted_scores(z, weights, {"content": alike(z["content"])})
+    found |= {"content, not whitened": cosine_scores(plain["content"]), "h, whitened": cosine_scores(z["h"])}
     if baseline is not None:
-        theirs = embed(baseline.model, images, device)
+        theirs = embed(baseline, images, device)
+        indexed = in_an_index(theirs)
         for title, name in (("baseline z", "content"), ("baseline h", "h")):
-            found[title] = cosine_scores(theirs[name])
-            plain[title] = theirs[name], baseline.by_views.get(name)
-    for name, (x, by_views) in plain.items():
-        found[f"{name}, centered"] = cosine_scores(centered(x))
-        found[f"{name}, whitened"] = cosine_scores(whitened(x))
-        if by_views is not None:
-            found[f"{name}, views whitened"] = cosine_scores(by_views(x))
+            found |= {title: cosine_scores(theirs[name]), f"{title}, whitened": cosine_scores(indexed[name])}
     histograms = [color_histogram(part.to(device)) for part in images.split(BATCH)]
     return {**found, "color histogram": cosine_scores(torch.cat(histograms))}
 
@@ -407,10 +354,10 @@ def lead(own: RetrievalScores, other: RetrievalScores) -> dict[str, Any]:
     return {**found, "ahead": bool(found["precision_at_10"] > 0 and found["map"] > 0)}
 
 
-def photographs(data: Path, size: int, part: slice, workers: int | None) -> Tensor:
-    """Some of the photographs for planted styles, in random order."""
+def photographs(data: Path, size: int, count: int, workers: int | None) -> Tensor:
+    """Photographs for planted styles."""
     source = open_source(data / "tiny-imagenet" / "validation.parquet")
-    return decoded(source, chosen(len(source), len(source))[part], size, workers)
+    return decoded(source, chosen(len(source), count), size, workers)
 
 
 def decoded(source: Source, rows: list[int], size: int, workers: int | None) -> Tensor:
@@ -418,7 +365,7 @@ def decoded(source: Source, rows: list[int], size: int, workers: int | None) -> 
 
 
 def galleries(data: Path, size: int, limit: int, workers: int | None, device: torch.device) -> Iterator[Gallery]:
-    yield from planted_galleries(photographs(data, size, slice(limit // 11), workers), limit, device)
+    yield from planted_galleries(photographs(data, size, limit // 11, workers), limit, device)
     species, boxes = (task.test for task in open_tasks("cub", data / "cub200")[:2])
     assert species is not None
     assert boxes is not None
@@ -487,18 +434,14 @@ def main() -> None:
     baseline = None if options.baseline is None else opened(options.baseline, ("content",), run)
     about = {"k": K, "limit": limit, "device": device.type, "size": run.size, "run": described(options.run, run)}
     about["baseline"] = None if baseline is None else described(options.baseline, baseline)
-    about["fitted"] = fitted = min(FITTED, 4 * limit)
     report = {**provenance("pillow"), "seconds": 0.0, "settings": about, "rows": []}
     if options.data is None:
-        sets, others = drawn_galleries(run.size, limit, device), torch.empty(0)
+        sets = drawn_galleries(run.size, limit, device)
     else:
         sets = galleries(options.data, run.size, limit, options.workers, device)
-        others = photographs(options.data, run.size, slice(limit // 11, limit // 11 + fitted), options.workers)
-    searched = searchable(options.run, run, others, device)
-    rival = None if baseline is None else searchable(options.baseline, baseline, others, device)
     for gallery in sets:
         mixed = any(question.own == MIXED for question in gallery.questions)
-        found = searches(gallery.images, searched, rival, device, mixed=mixed)
+        found = searches(gallery.images, run, baseline, device, mixed=mixed)
         for question in gallery.questions:
             row = answer(gallery, question, found)
             report["rows"].append(row)
@@ -510,12 +453,6 @@ def main() -> None:
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-
-
-def searchable(folder: Path | None, model: SpacesModel, photos: Tensor, device: torch.device) -> Searched:
-    if folder is None or not len(photos):
-        return Searched(model, {})
-    return Searched(model, whitened_by_views(model, RunFolder(folder).load_views(), photos, device))
 
 
 def described(folder: Path | None, model: SpacesModel) -> dict[str, Any]:

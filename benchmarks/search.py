@@ -32,9 +32,9 @@ from unweave.inference.embed import encode
 from unweave.provenance import provenance, without_folders
 from unweave.search import Index
 from unweave.search.files import IndexFiles, Manifest
+from unweave.search.geometry import unit
 from unweave.search.ready import make_ready
 from unweave.search.stores import qdrant
-from unweave.search.writing import unit
 from unweave.training.run_folder import RunFolder
 
 SPACES = ("content", "spatial", "appearance")

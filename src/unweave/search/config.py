@@ -24,6 +24,9 @@ class IndexConfig:
     """Address of a Qdrant server; without one, Qdrant keeps its files in the index."""
     spaces: tuple[str, ...] | None = None
     """Spaces to keep, h included; by default all but h."""
+    whiten: bool = True
+    """Compare images by whitened embeddings: around their mean, and with the largest variances reduced, so that a few
+    directions of a space do not decide what is alike. Not done for fewer than 100 images."""
 
     def __post_init__(self) -> None:
         require_choice(self, "store")

@@ -1,8 +1,9 @@
 """The files of an index.
 
     index.json                 the manifest: run, spaces, how many rows are complete, which files hold them
+    geometry.safetensors       how embeddings become vectors, where they are whitened
     vectors-0/                 generation 0; pruning writes the next one
-      content.f16, …           one file for each space: rows of unit length, float16, appended
+      content.f16, …           one file for each space: vectors of unit length, float16, appended
       thumbnails.bin           JPEG files, one after the other
       rows-0.parquet, …        id, path, label, class_name, file, key, and the place of the thumbnail
       neighbours-content.npz   the graph of nearest neighbours, once it was computed
@@ -30,6 +31,7 @@ import pyarrow.parquet as pq
 from unweave._version import __version__
 from unweave.errors import UnweaveError
 from unweave.files import atomic_write, locked, make_writable_folder, remove_partial_writes, write_text
+from unweave.search.geometry import Geometry
 
 FORMAT = 1
 """Increased whenever an older unweave cannot read new files."""
@@ -60,6 +62,8 @@ class Manifest:
     spaces: dict[str, int]
     """Dimension of each space."""
     store: dict[str, Any]
+    whitened: bool = False
+    """Whether embeddings become vectors by ``geometry.safetensors``; otherwise by their length alone."""
     classes: list[str] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
     """Folders that images were read from."""
@@ -127,6 +131,15 @@ class IndexFiles:
                 raise UnweaveError(f"another process is writing to the index {self.path}: wait for it or stop it")
             remove_partial_writes(self.file)
             yield
+
+    @property
+    def geometry_file(self) -> Path:
+        """How embeddings become vectors."""
+        return self.path / "geometry.safetensors"
+
+    def geometry(self, manifest: Manifest) -> Geometry:
+        """How embeddings become vectors."""
+        return Geometry.load(self.geometry_file) if manifest.whitened else Geometry()
 
     def folder(self, manifest: Manifest) -> Path:
         """The folder of the manifest's generation."""

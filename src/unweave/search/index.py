@@ -1,8 +1,8 @@
 """``uw.Index``: the images of a run, found by content, by style, or by any mix of them.
 
-score = Σ wᵢ / spreadᵢ · cosᵢ, where spreadᵢ is the standard deviation of the cosines of random pairs in space i, so
-that a weight of 1 means the same in every space. A negative weight seeks the opposite in a space, not merely something
-different.
+score = Σ wᵢ / spreadᵢ · cosᵢ, where cosᵢ is the cosine of whitened embeddings in space i and spreadᵢ its standard
+deviation over random pairs, so that a weight of 1 means the same in every space. A negative weight seeks the opposite
+in a space, not merely something different.
 """
 
 import math
@@ -38,7 +38,6 @@ from unweave.search.writing import (
     new_manifest,
     require_same_run,
     require_same_settings,
-    unit,
     with_address,
 )
 from unweave.settings import require_number, with_settings
@@ -186,6 +185,7 @@ class Index(IndexRows):
     def _open(self, manifest: Manifest) -> None:
         super()._open(manifest)
         self._graphs: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._geometry = self._files.geometry(manifest)
         self._store = open_store(manifest.store, self._files.path, sum(manifest.spaces.values()))
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Index(IndexRows):
 
         Args:
             query: a row number, the name of an image of the index, a path, a PIL image, the bytes of an image file, an
-                array or tensor; or a vector for each space.
+                array or tensor; or an embedding of the model for each space.
             weights: of each space, of either sign and of size 1e-6 to 1e6, or 0; spaces without one count nothing. By
                 default the first space has 1.
             minimum: the smallest cosine in a space.
@@ -271,7 +271,7 @@ class Index(IndexRows):
         if not is_one_image(query):
             raise UnweaveError("`query` must be one image: a row, a path, bytes, a PIL image, an array or a tensor")
         features = self.model.embed(query)
-        return None, {space: unit(features[space]).cpu().numpy() for space in self.spaces}
+        return None, {space: self._geometry.vectors(space, features[space]).numpy() for space in self.spaces}
 
     def _given_vectors(self, query: Mapping[str, Any], spaces: set[str]) -> Vectors:
         if missing := sorted(spaces - set(query)):
@@ -282,7 +282,7 @@ class Index(IndexRows):
             z = torch.as_tensor(np.asarray(vector, np.float32)).reshape(-1)
             if len(z) != dim:
                 raise UnweaveError(f"`query`: the vector of {space} has {len(z)} numbers, the space has {dim}")
-            found[space] = unit(z).numpy()
+            found[space] = self._geometry.vectors(space, z).numpy()
         return found
 
     def _nearest(
@@ -411,6 +411,9 @@ def _add(
     require_same_run(files, manifest, model)
     source = open_source(data, channels=model.input_shape[0])
     writer = IndexWriter(files, manifest, model, config.embedding)
+    if numbers := writer.images_to_fit(source):
+        with ProgressBar(len(numbers), 0, "fitting the geometry", show=progress, step="image") as bar:
+            writer.fit_geometry(source, numbers, bar.advance)
     with ProgressBar(len(source), 0, "indexing", show=progress, step="image") as bar:
         unreadable = writer.add(
             source, whole=whole, on_progress=lambda done, all_: bar.advance(len(source) - all_ + done)

@@ -4,13 +4,12 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from unweave.data.decode import Decoder
 from unweave.data.resources import default_workers
@@ -24,6 +23,7 @@ from unweave.inference.embed import encode, usable_device
 from unweave.search.config import IndexConfig
 from unweave.search.decoding import Chunk, decoded_chunks
 from unweave.search.files import IndexFiles, Manifest
+from unweave.search.geometry import FITTED, LEAST, Geometry
 
 PART = 2048
 """Images after which rows are written: an interruption loses no more."""
@@ -49,6 +49,7 @@ def new_manifest(model: SpacesModel, run: str | None, config: IndexConfig) -> Ma
         run={"identity": model.identity, "path": run},
         spaces={space: features[space].shape[1] for space in spaces},
         store=store,
+        whitened=config.whiten,
     )
 
 
@@ -63,10 +64,11 @@ def require_same_run(files: IndexFiles, manifest: Manifest, model: SpacesModel) 
 
 
 def require_same_settings(files: IndexFiles, old: Manifest, new: Manifest) -> None:
-    """Raises where an index that is built again was begun with other spaces or another store."""
+    """Raises where an index that is built again was begun with other settings."""
     for name, before, now in (
         ("store", old.store["name"], new.store["name"]),
         ("spaces", ", ".join(old.spaces), ", ".join(new.spaces)),
+        ("whiten", old.whitened, new.whitened),
     ):
         if old.run["identity"] == new.run["identity"] and before != now:
             raise UnweaveError(
@@ -115,6 +117,31 @@ class IndexWriter:
             raise UnweaveError("none of the images can be read")
         return unreadable
 
+    def images_to_fit(self, source: Source) -> list[int]:
+        """The images by which the geometry of the vectors is to be fitted; none where that is done already."""
+        if not self.manifest.whitened or self.manifest.rows or self._files.geometry_file.exists():
+            return []
+        order = torch.randperm(len(source), generator=torch.Generator().manual_seed(0))
+        return sorted(order[:FITTED].tolist())
+
+    def fit_geometry(
+        self, source: Source, numbers: Sequence[int], on_progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Fits the geometry by some images, of which those that cannot be read are left out, and keeps it."""
+        self._model.to(usable_device(self._config.device))
+        parts: dict[str, list[torch.Tensor]] = {}
+        done = 0
+        for batch in self._decoded(source, numbers if len(numbers) >= LEAST else []):
+            source.check()
+            images = np.concatenate([chunk.images for chunk in batch])
+            features = self._features(images) if len(images) else {}
+            for space in set(features) & set(self.manifest.spaces):
+                parts.setdefault(space, []).append(features[space].float().cpu())
+            done += sum(map(len, batch))
+            if on_progress:
+                on_progress(done)
+        Geometry.fit({space: torch.cat(found) for space, found in parts.items()}).save(self._files.geometry_file)
+
     def _refuse_others(self, files: Sequence[str | None]) -> None:
         """Raises for the files of images that the index holds and the source does not."""
         if not files:
@@ -137,11 +164,9 @@ class IndexWriter:
         unreadable: UnreadableImages,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        config = self._config
-        workers = default_workers() if config.workers is None else config.workers
-        self._model.to(usable_device(config.device))
+        self._model.to(usable_device(self._config.device))
         done, part = 0, _Part(self.manifest.spaces)
-        for batch in _batched(decoded_chunks(source, numbers, self._decoder, workers), config.batch_size):
+        for batch in self._decoded(source, numbers):
             for i, reason in (bad for chunk in batch for bad in chunk.bad):
                 source.check()
                 unreadable.add(i, source.name(i), reason)
@@ -170,13 +195,27 @@ class IndexWriter:
     def _decoder(self) -> Decoder:
         return replace(self._model.decoder, max_pixels=self._config.max_pixels)
 
+    def _decoded(self, source: Source, numbers: Sequence[int]) -> Iterator[list[Chunk]]:
+        workers = default_workers() if self._config.workers is None else self._config.workers
+        return _batched(decoded_chunks(source, numbers, self._decoder, workers), self._config.batch_size)
+
+    @cached_property
+    def _geometry(self) -> Geometry:
+        return self._files.geometry(self.manifest)
+
+    def _features(self, images: np.ndarray) -> dict[str, torch.Tensor]:
+        """The features of images (n, h, w, c)."""
+        return encode(self._model, torch.from_numpy(images).to(self._model.device).permute(0, 3, 1, 2))
+
     def _vectors(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        """Unit vectors of images (n, h, w, c) in each space."""
+        """The vectors of images (n, h, w, c) in each space."""
         if not len(images):
             return {}
-        batch = torch.from_numpy(images).to(self._model.device).permute(0, 3, 1, 2)
-        features = encode(self._model, batch)
-        return {space: unit(features[space]).cpu().numpy().astype(np.float16) for space in self.manifest.spaces}
+        features = self._features(images)
+        return {
+            space: self._geometry.vectors(space, features[space]).numpy().astype(np.float16)
+            for space in self.manifest.spaces
+        }
 
 
 def keys_of(source: Source) -> list[str]:
@@ -245,11 +284,6 @@ class _Labels:
         """The number of the class of image i."""
         name = self.name(i)
         return self._given(i) if name is None else self._numbers[name]
-
-
-def unit(z: Tensor) -> Tensor:
-    """Rows of length 1; rows of zeros, and of numbers that are not finite, become zeros."""
-    return F.normalize(torch.nan_to_num(z.float(), 0.0, 0.0, 0.0), dim=-1)
 
 
 def _batched(chunks: Iterator[Chunk], least: int) -> Iterator[list[Chunk]]:

@@ -1,0 +1,110 @@
+"""The vectors of an index: embeddings of unit length, whitened so that every direction of a space counts about as much.
+
+A few directions hold most of the variance of a trained space, and the mean of its embeddings is far from 0, so that the
+cosine of any two is large. Around their mean, and with the largest variances reduced, unrelated images have a cosine of
+about 0, and images that differ in little a cosine near 1.
+
+Legend: n images, d dimensions, r ≤ min(n, d) principal axes with variances v, of mean v̄ over all d.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unweave.errors import UnweaveError
+from unweave.tensor_files import open_tensors, save_tensors
+
+FITTED = 2000
+"""Images, drawn at random, on which a whitening is fitted."""
+LEAST = 100
+"""Of fewer images the variances are not known well enough: nothing is whitened."""
+COLLAPSED = 1e-8
+"""Mean variance of unit vectors below which they differ by rounding alone."""
+
+
+def unit(z: Tensor) -> Tensor:
+    """Rows of length 1; rows of zeros, and of numbers that are not finite, become zeros."""
+    return F.normalize(torch.nan_to_num(z.float(), 0.0, 0.0, 0.0), dim=-1)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """Subtracts the mean of unit vectors and divides along each principal axis by √(1 + v/v̄).
+
+    The variance along an axis becomes v/(1 + v/v̄): at most v̄, and unchanged where it is far below. Equal variances
+    would amplify directions that hold little but noise.
+
+    Examples:
+        >>> z = torch.tensor([[3.0, 0.1], [3.0, -0.1], [3.0, 0.2], [3.0, -0.2]])
+        >>> (Whitening.fit(z)(z) @ Whitening.fit(z)(z).T)[0].round().tolist()
+        [1.0, -1.0, 1.0, -1.0]
+    """
+
+    mean: Tensor
+    """(d,)"""
+    axes: Tensor
+    """(r, d)"""
+    change: Tensor
+    """1/√(1 + v/v̄) − 1 of each axis, (r,)."""
+
+    @classmethod
+    def fit(cls, z: Tensor) -> "Whitening":
+        """By embeddings (n, d)."""
+        x = unit(z).double()
+        centred = x - x.mean(0)
+        _, deviation, axes = torch.linalg.svd(centred / len(x) ** 0.5, full_matrices=False)
+        variance = deviation.square()
+        mean = variance.sum() / x.shape[1]
+        if mean < COLLAPSED:
+            return cls(torch.zeros(x.shape[1]), torch.zeros(0, x.shape[1]), torch.zeros(0))
+        return cls(x.mean(0).float(), axes.float().contiguous(), ((1 + variance / mean).rsqrt() - 1).float())
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Unit vectors of embeddings (…, d)."""
+        centred = unit(z) - self.mean
+        return unit(centred + (centred @ self.axes.T * self.change) @ self.axes)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How embeddings become vectors of an index: at unit length, whitened in the spaces that have a whitening.
+
+    Examples:
+        >>> Geometry().vectors("content", torch.tensor([3.0, 4.0]))
+        tensor([0.6000, 0.8000])
+    """
+
+    whitening: Mapping[str, Whitening] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, features: Mapping[str, Tensor]) -> "Geometry":
+        """By the embeddings (n, d) of each space; of few images without a whitening."""
+        return cls({space: Whitening.fit(z) for space, z in features.items() if len(z) >= LEAST})
+
+    def vectors(self, space: str, z: Tensor) -> Tensor:
+        """Unit vectors of a space's embeddings (…, d), on the CPU."""
+        z = z.detach().cpu()
+        return self.whitening[space](z) if space in self.whitening else unit(z)
+
+    def save(self, path: Path) -> None:
+        """Writes a file with checksums."""
+        parts = {
+            f"{name}.{space}": tensor
+            for space, whitening in self.whitening.items()
+            for name, tensor in vars(whitening).items()
+        }
+        save_tensors(path, parts, {})
+
+    @classmethod
+    def load(cls, path: Path) -> "Geometry":
+        """From a file; raises where it is absent or damaged."""
+        if not path.is_file():
+            raise UnweaveError(f"{path} is missing, without which the vectors have no meaning: build the index again")
+        with open_tensors(path) as file:
+            spaces = [name.removeprefix("mean.") for name in file.names if name.startswith("mean.")]
+            parts = ("mean", "axes", "change")
+            return cls({space: Whitening(*(file.get(f"{part}.{space}") for part in parts)) for space in spaces})
