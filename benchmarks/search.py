@@ -32,7 +32,7 @@ from unweave.inference.embed import encode
 from unweave.provenance import provenance, without_folders
 from unweave.search import Index
 from unweave.search.files import IndexFiles, Manifest
-from unweave.search.geometry import unit
+from unweave.search.geometry import FITTED, Geometry
 from unweave.search.ready import make_ready
 from unweave.search.stores import qdrant
 from unweave.training.run_folder import RunFolder
@@ -76,27 +76,34 @@ def make_vectors(rows: int, dim: int, seed: int) -> np.ndarray:
 def embed_photographs(
     run: Path, photos: list[str], rows: int, queries: int
 ) -> tuple[dict[str, np.ndarray], list[Query]]:
-    """Unit vectors of so many photographs, or of views of them, and of the photographs that are queries."""
+    """Vectors of an index of so many photographs, or of views of them, and of the photographs that are queries."""
     model, views = uw.load(run), RunFolder(run).load_views()
     images = torch.cat([load_images(open_source(name), model.size, cache="ram").images for name in photos])
     generator = torch.Generator().manual_seed(0)
     images = images[torch.randperm(len(images), generator=generator)]
     asked, images = images[:queries], images[queries:]
-    parts = [_vectors(model, batch) for batch in images[:rows].split(BATCH)]
+    fitted = [_features(model, batch) for batch in images[:FITTED].split(BATCH)]
+    geometry = Geometry.fit({space: torch.cat([part[space] for part in fitted]) for space in SPACES})
+    parts = [_vectors(geometry, _features(model, batch)) for batch in images[:rows].split(BATCH)]
     made = min(rows, len(images))
     while made < rows:
         for batch in images[: rows - made].split(BATCH):
-            parts.append(_vectors(model, views.without_groups()(batch, generator=generator).a, prepared=True))
+            views_of = views.without_groups()(batch, generator=generator).a
+            parts.append(_vectors(geometry, _features(model, views_of, prepared=True)))
             made += len(batch)
     vectors = {space: np.concatenate([part[space] for part in parts]) for space in SPACES}
-    found = _vectors(model, asked)
+    found = _vectors(geometry, _features(model, asked))
     return vectors, [{space: z[i].astype(np.float32) for space, z in found.items()} for i in range(queries)]
 
 
-def _vectors(model: SpacesModel, images: torch.Tensor, *, prepared: bool = False) -> dict[str, np.ndarray]:
+def _features(model: SpacesModel, images: torch.Tensor, *, prepared: bool = False) -> dict[str, torch.Tensor]:
     with torch.no_grad():
         found = model.encoder(images) if prepared else encode(model, images)
-    return {space: unit(found[space]).numpy().astype(np.float16) for space in SPACES}
+    return {space: found[space].float() for space in SPACES}
+
+
+def _vectors(geometry: Geometry, features: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return {space: geometry.vectors(space, z).numpy().astype(np.float16) for space, z in features.items()}
 
 
 class QdrantEngine:
