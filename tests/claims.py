@@ -122,8 +122,8 @@ def faults(*campaigns):
     return FAULTS, f"sum(r['trials'] for r in rows if r['campaign'] in {campaigns} and r['failures'] == 0)"
 
 
-def precision(number, feature):
-    return "results/benchmarks/retrieval.json", f"rows[{number}]['scores']['{feature}']['precision_at_10']"
+def precision(number, feature, file="retrieval"):
+    return f"results/benchmarks/{file}.json", f"rows[{number}]['scores']['{feature}']['precision_at_10']"
 
 
 README = [
@@ -137,8 +137,15 @@ README = [
         ],
     ),
     (
-        "same species {:.3f} against {:.3f}, same photograph in another appearance {:.2f} against {:.2f}",
-        [precision(number, feature) for number in (5, 0) for feature in ("content", "h")],
+        "all spaces but appearance: same photograph in another appearance {:.2f} against {:.2f}",
+        [precision(0, feature, "retrieval-32px") for feature in ("all but appearance", "h")],
+    ),
+    (
+        "same photograph whatever its style {:.3f} against {:.3f}, same species level ({:.3f})",
+        [
+            *(precision(4, feature, "retrieval-32px") for feature in ("content", "h")),
+            precision(6, "content", "retrieval-32px"),
+        ],
     ),
     (
         "5 folds: {:.0f} to {:.0f} times as fast as scikit-learn on 2 cores, {:.0f} to {:.0f} times on an H200",
@@ -358,6 +365,36 @@ RETRIEVAL_ROWS = [
 ]
 
 
+SMALL_RETRIEVAL = "results/benchmarks/retrieval-32px.json"
+SMALL_RETRIEVAL_ROWS = [
+    (0, "planted appearances | same photograph | all but appearance"),
+    (1, "planted appearances | same appearance | appearance"),
+    (2, "planted framings | same photograph | all but spatial"),
+    (3, "planted framings | same framing | spatial"),
+    (4, "planted styles | same photograph | content"),
+    (5, "planted both | same photograph, other appearance | mix"),
+    (6, "CUB | same species | content"),
+    (7, "CUB | same box | spatial"),
+    (8, "Flowers | same color | appearance"),
+    (9, "Cars | same color | appearance"),
+]
+
+
+CONTENT_BESIDE_WHITENED_H = [
+    [precision(number, feature)[1] for feature in ("h, whitened", "content")] for number in (4, 6)
+]
+
+
+def small_retrieval_row(number, text):
+    """Of two runs: the question's own features, h, and h whitened."""
+    own = text.rpartition("| ")[2].replace("mix", "like content, unlike appearance")
+    columns = [(own, "defaults"), ("h", "defaults"), ("h, whitened", "defaults")]
+    columns += [(own, "loose"), ("h", "loose"), ("h, whitened", "loose")]
+    columns += [(name, "defaults") for name in ("baseline z", "baseline h", "color histogram", "chance")]
+    files = {"defaults": "retrieval-32px", "loose": "retrieval-32px-loose"}
+    return f"| {text} |" + " {:.3f} |" * len(columns), [precision(number, name, files[run]) for name, run in columns]
+
+
 def retrieval_row(number, text):
     columns = ("content", "spatial", "appearance", "h", "baseline z", "baseline h", "color histogram", "chance")
     mix = ("like content, unlike appearance",) if "mix" in text else ()
@@ -377,6 +414,20 @@ BENCHMARKS = [
     faults_row("hostile file names", "names"),
     faults_row("wrong flags", "flags"),
     *(retrieval_row(*row) for row in RETRIEVAL_ROWS),
+    *(small_retrieval_row(*row) for row in SMALL_RETRIEVAL_ROWS),
+    (
+        "for *same framing* in precision only, not in mAP ({:.3f} and {:.3f})",
+        [(SMALL_RETRIEVAL, f"rows[3]['scores']['{name}']['map']") for name in ("spatial", "h")],
+    ),
+    (
+        "changed, by {:.3f} ± {:.3f}, and level with it at the species; if h is whitened too, it is ahead of content "
+        "by {:.3f} and {:.3f}",
+        [
+            (SMALL_RETRIEVAL, "rows[4]['ahead_of']['h']['precision_at_10']"),
+            (SMALL_RETRIEVAL, "rows[4]['ahead_of']['h']['precision_at_10_standard_error']"),
+            *((SMALL_RETRIEVAL, f"{whitened_h} - {content}") for whitened_h, content in CONTENT_BESIDE_WHITENED_H),
+        ],
+    ),
     search_row("exact", 100_000, "100,000"),
     search_row("exact", 1_000_000, "1,000,000"),
     search_row("lance", 100_000, "100,000"),
