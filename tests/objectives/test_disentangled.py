@@ -264,7 +264,46 @@ def test_noise_is_standard_normal_and_independent_across_updates_and_streams():
         assert all(abs((x * y).mean()) < 0.015 for y in draws[:i])
 
 
-@pytest.mark.parametrize("wrong", [{"power": 0.5}, {"power": 3.0}, {"noise": -0.1}])
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("power", [1.0, 1.5])
+def test_relative_distances_are_the_ratio_of_mean_distances_by_hand(base, power):
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(12, 5, generator=generator).double() for _ in "ab")
+    objective = DisentangledLoss(base, power=power, relative=True)
+    terms = objective({"content": a}, {"content": b}, torch.zeros(12, dtype=torch.long))
+    x, y = base.normalize(a), base.normalize(b)
+    within = (x - y).norm(dim=1).pow(power).mean()
+    apart = torch.stack([(x[i] - y[(i - k) % 12]).norm() ** power for k in range(1, 5) for i in range(12)]).mean()
+    gap = ((within / apart) ** (2 / power)).item()
+    assert terms.per_space["invariance_gap"].item() == pytest.approx(gap, rel=1e-3)
+
+
+def test_relative_distances_have_no_preference_for_rare_outliers():
+    """A code that is 0 for all views but a share of them, which two views of an image do not have in common."""
+
+    def cost(share, relative):
+        n = 20_000
+        generator = torch.Generator().manual_seed(0)
+        a, b = ((torch.rand(n, 1, generator=generator) < share).double() for _ in "ab")
+        scale = (share * (1 - share)) ** -0.5  # variance 1, whatever the share
+        return VICReg().distance_invariance(scale * a, scale * b, 1.0, relative).item()
+
+    assert cost(0.01, False) < 0.3 * cost(0.5, False)
+    assert cost(0.01, True) == pytest.approx(cost(0.5, True), rel=0.1)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_relative_distances_do_not_shrink_an_embedding(base):
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(30, 6, generator=generator).double()
+    a, b = (z + 0.3 * torch.randn(30, 6, generator=generator).double() for _ in "ab")
+    length = torch.ones((), dtype=torch.float64, requires_grad=True)
+    spread = base.spread(a, b)
+    (base.distance_invariance(length * a, length * b, 1.0, True) / spread**2).backward()
+    assert abs(length.grad.item()) < 1e-3
+
+
+@pytest.mark.parametrize("wrong", [{"power": 0.5}, {"power": 3.0}, {"noise": -0.1}, {"relative": True}])
 def test_impossible_powers_and_noise_are_refused(wrong):
     with pytest.raises(UnweaveError, match=f"`{next(iter(wrong))}`"):
         DisentangledLoss(SimCLR(), **wrong)

@@ -15,8 +15,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from unweave.errors import UnweaveError
 from unweave.objectives.collapse import variance
 
+SHIFTS = 4
+"""Other images of the batch with which each is compared for the distance of different images."""
 Embeddings = Mapping[str, Tensor]
 """(n, d_m) by space."""
 
@@ -76,23 +79,40 @@ class BaseMethod(ABC):
         """The root mean square distance of different images, in the same units as ``distances``."""
         return (2 * variance(self.normalize(torch.cat([z_a, z_b])))).sqrt().clamp(min=1e-12)
 
-    def distance_invariance(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
+    def distance_invariance(self, z_a: Tensor, z_b: Tensor, power: float, relative: bool = False) -> Tensor:
         """weight · spread² · mean (distance / spread)^power, with ``distance_weight``.
 
         With a power of 2 it is the method's invariance, but for a constant; Barlow Twins' own squares each 1 − C_jj.
         The spread, which receives no gradient, makes it a square in the length of embeddings, as the entropies expect.
+
+        With ``relative`` it is weight · spread² · mean distance^power / mean distance^power of different images, whose
+        gradient the ratio has too. Where variance counts as entropy, a power below 2 alone prefers codes in which a few
+        images are far from all others, since their variance is large and their mean distance small; the ratio does not.
         """
         spread = self.spread(z_a.detach(), z_b.detach())
-        relative = self.distances(z_a, z_b) / spread
-        return self.distance_weight(z_a.shape[1]) * spread.square() * relative.pow(power).mean()
+        weight = self.distance_weight(z_a.shape[1]) * spread.square()
+        if relative:
+            return weight * self._distance_ratio(z_a, z_b, power)
+        return weight * (self.distances(z_a, z_b) / spread).pow(power).mean()
 
-    def distance_gap(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
+    def distance_gap(self, z_a: Tensor, z_b: Tensor, power: float, relative: bool = False) -> Tensor:
         """The squared power mean of distance / spread: 0 is full invariance, about 1 none.
 
         With a power of 2 it is in units of the sensitivity matrix: the mean squared distance of two views over that of
-        different images. The views of a pair may differ in several groups, those of the matrix in one.
+        different images. The views of a pair may differ in several groups, those of the matrix in one. With
+        ``relative`` both distances are to the power.
         """
+        if relative:
+            return self._distance_ratio(z_a, z_b, power).pow(2 / power)
         return (self.distances(z_a, z_b) / self.spread(z_a, z_b)).pow(power).mean().pow(2 / power)
+
+    def _distance_ratio(self, z_a: Tensor, z_b: Tensor, power: float) -> Tensor:
+        """mean distance^power of two views of an image over that of views of two images."""
+        if len(z_a) < 2:
+            raise UnweaveError("relative distances need at least 2 pairs of every kind: use a larger batch")
+        shifts = range(1, min(SHIFTS, len(z_a) - 1) + 1)
+        apart = torch.stack([self.distances(z_a, z_b.roll(k, 0)).pow(power).mean() for k in shifts]).mean()
+        return self.distances(z_a, z_b).pow(power).mean() / apart.clamp(min=1e-12)
 
     def loss(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """The method as published."""

@@ -55,6 +55,9 @@ class DisentangledLoss(Described, Objective):
         power: replaces the base method's invariance by w·d²·mean r^power, where d is the root mean square distance of
             different images, in the geometry of the loss, r the distance of two views over d, and w a constant of the
             method; and the gap by the squared power mean of r. Not in the paper.
+        relative: with ``power``, divides mean r^power by the same mean over views of different images, which receives a
+            gradient. For VICReg and Barlow Twins, where a power below 2 alone prefers codes with rare outliers. Not in
+            the paper.
         noise: standard deviation of Gaussian noise that is added to both views before the loss, relative to the root
             mean square of the embedding in the geometry of the loss. What is encoded below this scale then has no
             value to the entropy. λ, variance and effective rank are measured without it. Not in the paper.
@@ -102,6 +105,7 @@ class DisentangledLoss(Described, Objective):
         entropy: Entropy = "content+joint",
         independence: Independence | None = None,
         power: float | None = None,
+        relative: bool = False,
         noise: float = 0.0,
     ) -> None:
         super().__init__()
@@ -116,9 +120,11 @@ class DisentangledLoss(Described, Objective):
             raise UnweaveError(f"`entropy` is one of {', '.join(get_args(Entropy))}, not {entropy!r}")
         if power is not None and not 1 <= power <= 2:
             raise UnweaveError(f"`power` is between 1 and 2, not {power}")
+        if relative and power is None:
+            raise UnweaveError("`relative` needs `power`")
         require_number("noise", noise, ">= 0")
         self.content_pairs, self.entropy, self.independence = content_pairs, entropy, independence
-        self.power, self.noise = power, noise
+        self.power, self.relative, self.noise = power, relative, noise
         start = base.invariance_weight if self.lambda_rule.start is None else self.lambda_rule.start
         self.register_buffer("lambdas", self._per_space("start", start))
         self.register_buffer("starts", self.lambdas.clone(), persistent=False)
@@ -145,7 +151,7 @@ class DisentangledLoss(Described, Objective):
     @property
     def least_batch(self) -> int:
         """As many pairs of every kind as the base method needs."""
-        return max(2, len(self.spaces) * self.base.least_pairs)
+        return max(2, len(self.spaces) * (2 if self.relative else self.base.least_pairs))
 
     def forward(
         self, z_a: Embeddings, z_b: Embeddings, shared: Tensor, targets: Mapping[str, Tensor] | None = None
@@ -194,13 +200,13 @@ class DisentangledLoss(Described, Objective):
         """The base method's, or that of distances to a power."""
         if self.power is None:
             return self.base.invariance(z_a, z_b)
-        return self.base.distance_invariance(z_a, z_b, self.power)
+        return self.base.distance_invariance(z_a, z_b, self.power, self.relative)
 
     def _gap(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """What the rule for λ compares with its tolerance."""
         if self.power is None and not self.lambda_rule.relative_gap:
             return self.base.invariance_gap(z_a, z_b)
-        return self.base.distance_gap(z_a, z_b, self.power or 2.0)
+        return self.base.distance_gap(z_a, z_b, self.power or 2.0, self.relative)
 
     def _noisy(self, z: Tensor, stream: int) -> Tensor:
         """z in the geometry of the loss, with noise that depends on the number of updates."""

@@ -41,6 +41,8 @@ class Setting:
     """Our rule: the largest change of λ, as a factor."""
     power: float | None = None
     """Exponent of the distance of two views in place of the method's invariance; None for the method's."""
+    relative: bool = False
+    """Whether that distance is divided by the one of different images."""
     noise: float = 0.0
     """Noise on the embedding during training."""
     output: Output = "linear"
@@ -71,6 +73,7 @@ class Method:
             lambda_rule=lambda_rule,
             collapse_guard=guard,
             power=setting.power,
+            relative=setting.relative,
             noise=setting.noise,
         )
 
