@@ -68,7 +68,7 @@ def sprites(
         only: Words that a row's name must contain, such as "simclr ours weak release".
         tune: Compare the trials of every method and rule on validation images, instead of making the table.
         steps: Optimiser steps of each row, 10,000 by default; schedules are relative to it.
-        quick: Small images and a small network: minutes for each row on 2 CPU cores; without --only the three rules
+        quick: Small images and a small network: about 12 minutes for each row on a CPU core; without --only our rule
             for SimCLR at medium strength.
     """
     from dataclasses import replace
