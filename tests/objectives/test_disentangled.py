@@ -278,6 +278,23 @@ def test_relative_distances_are_the_ratio_of_mean_distances_by_hand(base, power)
     assert terms.per_space["invariance_gap"].item() == pytest.approx(gap, rel=1e-3)
 
 
+def test_the_methods_own_invariance_precedes_the_power():
+    generator = torch.Generator().manual_seed(0)
+    a, b = ({"content": torch.randn(12, 5, generator=generator)} for _ in "ab")
+    zero, found, stages = torch.zeros(12, dtype=torch.long), [], []
+    objective = DisentangledLoss(SimCLR(), power=1.0, relative=True, power_start=2)
+    for _ in range(4):
+        stages.append(objective.stage())
+        terms = objective(a, b, zero)
+        found.append(terms.per_space["invariance"].item())
+        objective.update(terms)
+    own = SimCLR().invariance(a["content"], b["content"]).item()
+    power = SimCLR().distance_invariance(a["content"], b["content"], 1.0, True).item()
+    assert found == pytest.approx([own, own, power, power])
+    assert len(set(stages[:2])) == len(set(stages[2:])) == 1  # a captured graph is valid within a stage
+    assert stages[1] != stages[2]
+
+
 def test_relative_distances_have_no_preference_for_rare_outliers():
     """A code that is 0 for all views but a share of them, which two views of an image do not have in common."""
 
@@ -303,7 +320,9 @@ def test_relative_distances_do_not_shrink_an_embedding(base):
     assert abs(length.grad.item()) < 1e-3
 
 
-@pytest.mark.parametrize("wrong", [{"power": 0.5}, {"power": 3.0}, {"noise": -0.1}, {"relative": True}])
+@pytest.mark.parametrize(
+    "wrong", [{"power": 0.5}, {"power": 3.0}, {"noise": -0.1}, {"relative": True}, {"power_start": 5}]
+)
 def test_impossible_powers_and_noise_are_refused(wrong):
     with pytest.raises(UnweaveError, match=f"`{next(iter(wrong))}`"):
         DisentangledLoss(SimCLR(), **wrong)

@@ -173,7 +173,7 @@ def test_it_is_absent_before_its_start_and_grows_linearly_over_its_ramp():
         shares.append(0.0 if total is None else float((terms.loss - plain).detach() / (2 * total)))
         with_it.update(terms)
     assert shares == pytest.approx([0, 0, 0, 0, 0.25, 0.5, 0.75, 1, 1, 1])
-    assert stages == [False] * 4 + [True] * 6  # a captured graph is valid within a stage
+    assert stages == [(False, True)] * 4 + [(True, True)] * 6  # a captured graph is valid within a stage
     again = uw.DisentangledLoss(uw.VICReg(), spaces=SPACES, independence=schedule).double()
     again.load_state_dict({**with_it.state_dict(), "updates": torch.tensor(5)})
     assert float((again(a, b, shared).loss - plain).detach() / total) == pytest.approx(1)  # half of 2

@@ -58,6 +58,7 @@ class DisentangledLoss(Described, Objective):
         relative: with ``power``, divides mean r^power by the same mean over views of different images, which receives a
             gradient. For VICReg and Barlow Twins, where a power below 2 alone prefers codes with rare outliers. Not in
             the paper.
+        power_start: updates before ``power`` replaces the base method's invariance.
         noise: standard deviation of Gaussian noise that is added to both views before the loss, relative to the root
             mean square of the embedding in the geometry of the loss. What is encoded below this scale then has no
             value to the entropy. λ, variance and effective rank are measured without it. Not in the paper.
@@ -106,6 +107,7 @@ class DisentangledLoss(Described, Objective):
         independence: Independence | None = None,
         power: float | None = None,
         relative: bool = False,
+        power_start: int = 0,
         noise: float = 0.0,
     ) -> None:
         super().__init__()
@@ -120,11 +122,13 @@ class DisentangledLoss(Described, Objective):
             raise UnweaveError(f"`entropy` is one of {', '.join(get_args(Entropy))}, not {entropy!r}")
         if power is not None and not 1 <= power <= 2:
             raise UnweaveError(f"`power` is between 1 and 2, not {power}")
-        if relative and power is None:
-            raise UnweaveError("`relative` needs `power`")
+        for name, value in (("relative", relative), ("power_start", power_start)):
+            if value and power is None:
+                raise UnweaveError(f"`{name}` needs `power`")
+        require_number("power_start", power_start, ">= 0")
         require_number("noise", noise, ">= 0")
         self.content_pairs, self.entropy, self.independence = content_pairs, entropy, independence
-        self.power, self.relative, self.noise = power, relative, noise
+        self.power, self.relative, self.power_start, self.noise = power, relative, power_start, noise
         start = base.invariance_weight if self.lambda_rule.start is None else self.lambda_rule.start
         self.register_buffer("lambdas", self._per_space("start", start))
         self.register_buffer("starts", self.lambdas.clone(), persistent=False)
@@ -198,7 +202,7 @@ class DisentangledLoss(Described, Objective):
 
     def _invariance(self, z_a: Tensor, z_b: Tensor) -> Tensor:
         """The base method's, or that of distances to a power."""
-        if self.power is None:
+        if self.power is None or self._updates < self.power_start:
             return self.base.invariance(z_a, z_b)
         return self.base.distance_invariance(z_a, z_b, self.power, self.relative)
 
@@ -268,9 +272,10 @@ class DisentangledLoss(Described, Objective):
             proposed = self.lambda_rule.step(self.lambdas, gaps, self.tolerances)
             self.lambdas.copy_(self.collapse_guard.limit(self.lambdas, proposed, collapsed, self.starts))
 
-    def stage(self) -> bool:
-        """Whether the independence term is part of the loss."""
-        return self.independence is not None and self._updates >= self.independence.start
+    def stage(self) -> tuple[bool, bool]:
+        """Whether the independence term is part of the loss, and whether distances to the power are."""
+        independent = self.independence is not None and self._updates >= self.independence.start
+        return independent, self._updates >= self.power_start
 
     @torch.no_grad()
     def finish(self, terms: LossTerms) -> None:
