@@ -432,6 +432,7 @@ BENCHMARKS = [
     search_row("exact", 1_000_000, "1,000,000"),
     search_row("lance", 100_000, "100,000"),
     search_row("lance", 1_000_000, "1,000,000"),
+    search_row("qdrant", 100_000, "100,000"),
     (
         "search is {:.0f} ms where each user pauses for a second, and {:.0f} ms without pauses",
         [(EXPLORE, f"rows[{i}]['search']['p95_ms']") for i in (0, 1)],
