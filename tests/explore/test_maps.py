@@ -93,7 +93,7 @@ def test_the_command_writes_plain_files_without_the_folders_of_this_machine(inde
     ("flag", "value"), [("static", "full"), ("map-rows", "50"), ("port", "busy"), ("port", "99999")]
 )
 def test_the_command_refuses_a_wrong_flag_before_it_makes_maps(
-    sprite_folder, tmp_path, monkeypatch, capsys, flag, value
+    index, sprite_folder, tmp_path, monkeypatch, capsys, flag, value
 ):
     monkeypatch.setattr("unweave.explore.maps.project", lambda *given: pytest.fail("a map was made"))
     (tmp_path / "full").mkdir()
