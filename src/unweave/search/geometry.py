@@ -36,7 +36,8 @@ class Whitening:
     """Subtracts the mean of unit vectors and divides along each principal axis by √(1 + v/v̄).
 
     The variance along an axis becomes v/(1 + v/v̄): at most v̄, and unchanged where it is far below. Equal variances
-    would amplify directions that hold little but noise.
+    would amplify directions that hold little but noise. Variances are estimated with the shrinkage of Chen et al.
+    (2010, OAS): those of few images with many dimensions would otherwise make all images equally far apart.
 
     Examples:
         >>> z = torch.tensor([[3.0, 0.1], [3.0, -0.1], [3.0, 0.2], [3.0, -0.2]])
@@ -49,7 +50,7 @@ class Whitening:
     axes: Tensor
     """(r, d)"""
     change: Tensor
-    """1/√(1 + v/v̄) − 1 of each axis, (r,)."""
+    """The factor of each axis relative to the directions without variance, less 1, (r,)."""
 
     @classmethod
     def fit(cls, z: Tensor) -> "Whitening":
@@ -61,12 +62,27 @@ class Whitening:
         mean = variance.sum() / x.shape[1]
         if mean < COLLAPSED:
             return cls(torch.zeros(x.shape[1]), torch.zeros(0, x.shape[1]), torch.zeros(0))
-        return cls(x.mean(0).float(), axes.float().contiguous(), ((1 + variance / mean).rsqrt() - 1).float())
+        share = oas_shrinkage(variance, *x.shape)
+        # Relative to a direction without variance, so that only the axes change.
+        change = ((1 + share) / (1 + share + (1 - share) * variance / mean)).sqrt() - 1
+        return cls(x.mean(0).float(), axes.float().contiguous(), change.float())
 
     def __call__(self, z: Tensor) -> Tensor:
         """Unit vectors of embeddings (…, d)."""
         centred = unit(z) - self.mean
         return unit(centred + (centred @ self.axes.T * self.change) @ self.axes)
+
+
+def oas_shrinkage(variance: Tensor, n: int, d: int) -> Tensor:
+    """The share of v̄ in the estimated variances: oracle approximating shrinkage, in the form of scikit-learn.
+
+    Args:
+        variance: along the principal axes, (r,).
+        n: images.
+        d: dimensions.
+    """
+    squares, square = variance.square().sum(), variance.sum().square()
+    return ((squares + square) / ((n + 1) * (squares - square / d)).clamp(min=1e-300)).clamp(max=1.0)
 
 
 @dataclass(frozen=True)
