@@ -32,8 +32,7 @@ def photos(tmp_path):
 
 @pytest.fixture(autouse=True)
 def few_images_are_enough(monkeypatch):
-    for module in (geometry, writing):
-        monkeypatch.setattr(module, "LEAST", 10)
+    monkeypatch.setattr(geometry, "PER_DIMENSION", 0.1)
 
 
 def embeddings(n=300, d=6):
@@ -74,9 +73,15 @@ def test_a_collapsed_space_is_left_as_it_is():
     torch.testing.assert_close(Whitening.fit(z)(z), unit(z))
 
 
+def test_a_space_is_whitened_by_two_images_for_each_dimension(monkeypatch):
+    monkeypatch.undo()
+    z = embeddings()
+    assert set(Geometry.fit({"enough": z[:12], "few": z[:11]}).whitening) == {"enough"}
+
+
 def test_a_geometry_survives_its_file(tmp_path):
     z = embeddings()
-    before = Geometry.fit({"content": z, "few": z[:3]})
+    before = Geometry.fit({"content": z, "few": z[:0]})
     assert set(before.whitening) == {"content"}
     before.save(tmp_path / "geometry.safetensors")
     after = Geometry.load(tmp_path / "geometry.safetensors")

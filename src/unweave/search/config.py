@@ -26,7 +26,7 @@ class IndexConfig:
     """Spaces to keep, h included; by default all but h."""
     whiten: bool = True
     """Compare images by whitened embeddings: around their mean, and with the largest variances reduced, so that a few
-    directions of a space do not decide what is alike. Not done for fewer than 100 images."""
+    directions of a space do not decide what is alike. Not done for fewer than two images per dimension."""
 
     def __post_init__(self) -> None:
         require_choice(self, "store")

@@ -18,10 +18,10 @@ from torch import Tensor
 from unweave.errors import UnweaveError
 from unweave.tensor_files import open_tensors, save_tensors
 
-FITTED = 2000
+FITTED = 4096
 """Images, drawn at random, on which a whitening is fitted."""
-LEAST = 100
-"""Of fewer images the variances are not known well enough: nothing is whitened."""
+PER_DIMENSION = 2
+"""Images for each dimension of a space: of fewer the variances are not known well enough, and it is not whitened."""
 COLLAPSED = 1e-8
 """Mean variance of unit vectors below which they differ by rounding alone."""
 
@@ -73,6 +73,16 @@ class Whitening:
         return unit(centred + (centred @ self.axes.T * self.change) @ self.axes)
 
 
+def enough(n: int, d: int) -> bool:
+    """Whether n images are enough to whiten d dimensions.
+
+    Examples:
+        >>> enough(100, 512), enough(2000, 512)
+        (False, True)
+    """
+    return n >= PER_DIMENSION * d
+
+
 def oas_shrinkage(variance: Tensor, n: int, d: int) -> Tensor:
     """The share of v̄ in the estimated variances: oracle approximating shrinkage, in the form of scikit-learn.
 
@@ -99,7 +109,7 @@ class Geometry:
     @classmethod
     def fit(cls, features: Mapping[str, Tensor]) -> "Geometry":
         """By the embeddings (n, d) of each space; of few images without a whitening."""
-        return cls({space: Whitening.fit(z) for space, z in features.items() if len(z) >= LEAST})
+        return cls({space: Whitening.fit(z) for space, z in features.items() if enough(len(z), z.shape[1])})
 
     def vectors(self, space: str, z: Tensor) -> Tensor:
         """Unit vectors of a space's embeddings (…, d), on the CPU."""

@@ -23,7 +23,7 @@ from unweave.inference.embed import encode, usable_device
 from unweave.search.config import IndexConfig
 from unweave.search.decoding import Chunk, decoded_chunks
 from unweave.search.files import IndexFiles, Manifest
-from unweave.search.geometry import FITTED, LEAST, Geometry
+from unweave.search.geometry import FITTED, Geometry, enough
 
 PART = 2048
 """Images after which rows are written: an interruption loses no more."""
@@ -131,7 +131,8 @@ class IndexWriter:
         self._model.to(usable_device(self._config.device))
         parts: dict[str, list[torch.Tensor]] = {}
         done = 0
-        for batch in self._decoded(source, numbers if len(numbers) >= LEAST else []):
+        some = any(enough(len(numbers), d) for d in self.manifest.spaces.values())
+        for batch in self._decoded(source, numbers if some else []):
             source.check()
             images = np.concatenate([chunk.images for chunk in batch])
             features = self._features(images) if len(images) else {}
