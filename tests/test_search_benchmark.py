@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import unweave as uw
+from unweave.search import geometry
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "search.py"
 
@@ -21,7 +22,8 @@ def benchmark():
     return module
 
 
-def test_rows_are_photographs_then_views_of_them(benchmark, photo_run, photo_folder):
+def test_rows_are_photographs_then_views_of_them(benchmark, photo_run, photo_folder, monkeypatch):
+    monkeypatch.setattr(geometry, "PER_DIMENSION", 1000)  # so that vectors are embeddings of unit length
     vectors, queries = benchmark.embed_photographs(photo_run, [str(photo_folder)], rows=130, queries=4)
     spaces = ("content", "spatial", "appearance")
     files = sorted(photo_folder.rglob("*.jpg"))

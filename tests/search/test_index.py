@@ -39,7 +39,7 @@ def model():
 def built(model, photo_folder, tmp_path_factory):
     """Not to be written to."""
     out = tmp_path_factory.mktemp("index") / "index"
-    return uw.Index.build(model, photo_folder, out, **{**SETTINGS, "workers": 1}, batch_size=25)
+    return uw.Index.build(model, photo_folder, out, whiten=False, **{**SETTINGS, "workers": 1}, batch_size=25)
 
 
 @pytest.fixture
