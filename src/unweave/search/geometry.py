@@ -4,7 +4,7 @@ A few directions hold most of the variance of a trained space, and the mean of i
 cosine of any two is large. Around their mean, and with the largest variances reduced, unrelated images have a cosine of
 about 0, and images that differ in little a cosine near 1.
 
-Legend: n images, d dimensions, r ≤ min(n, d) principal axes with variances v, of mean v̄ over all d.
+Legend: n images, d dimensions, v the variance along a principal axis, v̄ the mean of all d.
 """
 
 from collections.abc import Mapping
@@ -47,30 +47,26 @@ class Whitening:
 
     mean: Tensor
     """(d,)"""
-    axes: Tensor
-    """(r, d)"""
-    change: Tensor
-    """The factor of each axis relative to the directions without variance, less 1, (r,)."""
+    matrix: Tensor
+    """(d, d)"""
 
     @classmethod
     def fit(cls, z: Tensor) -> "Whitening":
         """By embeddings (n, d)."""
-        x = unit(z).double()
-        centred = x - x.mean(0)
-        _, deviation, axes = torch.linalg.svd(centred / len(x) ** 0.5, full_matrices=False)
-        variance = deviation.square()
-        mean = variance.sum() / x.shape[1]
-        if mean < COLLAPSED:
-            return cls(torch.zeros(x.shape[1]), torch.zeros(0, x.shape[1]), torch.zeros(0))
-        share = oas_shrinkage(variance, *x.shape)
-        # Relative to a direction without variance, so that only the axes change.
-        change = ((1 + share) / (1 + share + (1 - share) * variance / mean)).sqrt() - 1
-        return cls(x.mean(0).float(), axes.float().contiguous(), change.float())
+        from sklearn.covariance import oas
+
+        x, d = unit(z).double(), z.shape[1]
+        mean = x.mean(0)
+        if x.var(0, correction=0).mean() < COLLAPSED:
+            return cls(torch.zeros(d), torch.eye(d))
+        covariance, _ = oas((x - mean).numpy(), assume_centered=True)
+        variance, axes = torch.linalg.eigh(torch.from_numpy(covariance))
+        matrix = axes / (1 + variance / variance.mean()).sqrt() @ axes.T
+        return cls(mean.float(), matrix.float())
 
     def __call__(self, z: Tensor) -> Tensor:
         """Unit vectors of embeddings (…, d)."""
-        centred = unit(z) - self.mean
-        return unit(centred + (centred @ self.axes.T * self.change) @ self.axes)
+        return unit((unit(z) - self.mean) @ self.matrix)
 
 
 def enough(n: int, d: int) -> bool:
@@ -81,18 +77,6 @@ def enough(n: int, d: int) -> bool:
         (False, True)
     """
     return n >= PER_DIMENSION * d
-
-
-def oas_shrinkage(variance: Tensor, n: int, d: int) -> Tensor:
-    """The share of v̄ in the estimated variances: oracle approximating shrinkage, in the form of scikit-learn.
-
-    Args:
-        variance: along the principal axes, (r,).
-        n: images.
-        d: dimensions.
-    """
-    squares, square = variance.square().sum(), variance.sum().square()
-    return ((squares + square) / ((n + 1) * (squares - square / d)).clamp(min=1e-300)).clamp(max=1.0)
 
 
 @dataclass(frozen=True)
@@ -132,5 +116,4 @@ class Geometry:
             raise UnweaveError(f"{path} is missing, without which the vectors have no meaning: build the index again")
         with open_tensors(path) as file:
             spaces = [name.removeprefix("mean.") for name in file.names if name.startswith("mean.")]
-            parts = ("mean", "axes", "change")
-            return cls({space: Whitening(*(file.get(f"{part}.{space}") for part in parts)) for space in spaces})
+            return cls({space: Whitening(file.get(f"mean.{space}"), file.get(f"matrix.{space}")) for space in spaces})

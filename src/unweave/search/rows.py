@@ -92,7 +92,7 @@ class IndexRows:
         return self._thumbnails[start : start + size].tobytes()
 
     def vectors(self, space: str) -> np.ndarray:
-        """The vectors of a space (n, d), whitened and of unit length, float16, memory-mapped."""
+        """The vectors of a space (n, d), of unit length, whitened unless the index is not; float16, memory-mapped."""
         return self._vectors[self._checked_space(space)]
 
     def find(self, path: str | Path) -> int:
