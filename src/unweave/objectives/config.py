@@ -40,6 +40,11 @@ class ObjectiveConfig:
     """Pairs on which content's invariance is computed: those that share no group, or all."""
     joint_content: float = 0.3
     """Weight of content's similarity in SimCLR's joint entropy, relative to a style's."""
+    covariance_weight: float | None = None
+    """Weight of VICReg's covariance penalty, by default 1. Its published weights are for 8192 dimensions; with fewer the
+    penalty is smaller."""
+    off_diagonal_weight: float | None = None
+    """Weight of Barlow Twins' off-diagonal correlations, by default 0.0051, which is for 8192 dimensions."""
     entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = (
         "content+pairwise"
     )
@@ -80,7 +85,7 @@ class ObjectiveConfig:
         require(self, "> 0", "temperature", "joint_temperature")
         require(
             self, ">= 0", "joint_content", "content_lambda", "style_lambda", "lambda_lr", "tolerance", "independence",
-            "content_tolerance", "min_variance",
+            "content_tolerance", "min_variance", "covariance_weight", "off_diagonal_weight",
         )  # fmt: skip
         require(self, ">= 1", "lambda_factor")
         require(self, "in [0, 1]", "lambda_warmup")
@@ -129,8 +134,11 @@ class ObjectiveConfig:
                 joint_own_view=self.joint_own_view,
                 joint_content=self.joint_content,
             )
-        if self.method in ("vicreg", "barlow-twins"):
-            return VICReg() if self.method == "vicreg" else BarlowTwins()
+        if self.method == "vicreg":
+            return VICReg() if self.covariance_weight is None else VICReg(covariance_weight=self.covariance_weight)
+        if self.method == "barlow-twins":
+            weight = self.off_diagonal_weight
+            return BarlowTwins() if weight is None else BarlowTwins(off_diagonal_weight=weight)
         raise UnweaveError(f"`method` {self.method} is a baseline: use PretrainConfig.build_objective")
 
     def _lambda_rule(self, spaces: Sequence[str], steps: int) -> "LambdaRule":
