@@ -19,6 +19,8 @@ from unweave.reproduce.transfer.report import KEY, write_report
 from unweave.reproduce.transfer.seeds import (
     by_seed,
     class_share,
+    comparable,
+    comparable_trials,
     difference,
     estimate,
     largest_class_share,
@@ -40,6 +42,7 @@ from unweave.reproduce.transfer.tables import (
     separation_table,
     space_table,
 )
+from unweave.reproduce.transfer.tuning import best_table
 
 MINI = [task for task in TASKS if task not in ("aircraft", "dtd", "sun397")]
 OURS = "SimCLR + Ours-Scratch"
@@ -408,9 +411,33 @@ def test_the_expected_best_is_the_mean_over_all_choices_of_trials(k):
     assert expected_best(scores, k) == pytest.approx(np.mean([max(some) for some in itertools.combinations(scores, k)]))
 
 
+def trial_score(level):
+    return {"tasks": {"pets": level, "cars": level}, **group_averages({"pets": level, "cars": level})}
+
+
+def test_averages_are_over_the_tasks_that_every_row_has(tmp_path):
+    rows = [make_row("SimCLR", "z", 0, 0.3), make_row(OURS, "z", 0, 0.4, tasks=["pets", "cars", "flowers"])]
+    rows[0]["tasks"]["voc2007"] = 0.9  # would raise the average if it counted
+    found = comparable(rows)
+    assert [row["average"] for row in found] == pytest.approx([0.3, 0.4])
+    assert all(set(row["tasks"]) == {"pets", "cars", "flowers"} for row in found)
+    text = write(tmp_path, rows)
+    assert "Averages leave out Caltech-101, " in text
+    assert "90.0" in text  # the score itself is still in the table of every task
+
+
+def test_the_best_trial_is_the_best_on_the_tasks_that_all_trials_have():
+    few, all_tasks = trial_score(0.5), {"tasks": {"pets": 0.6, "cars": 0.6, "voc2007": 0.0}, "average": 0.4}
+    trials = [
+        {"model": "SimCLR", "trial": i, "settings": {"lr": i}, "scores": {"z": score, "h": score}}
+        for i, score in enumerate((few, all_tasks))
+    ]
+    assert body(best_table(comparable_trials(trials))) == [["SimCLR", "2", "1", "60.0", "60.0", "lr 1"]]
+
+
 def test_trials_beside_the_table_add_what_the_search_contributes(tmp_path):
     trials = [
-        {"model": model, "trial": trial, "scores": {name: {"average": level + 0.1 * trial} for name in ("z", "h")}}
+        {"model": model, "trial": trial, "scores": {name: trial_score(level + 0.1 * trial) for name in ("z", "h")}}
         for model, level, count in (("SimCLR", 0.3, 2), (OURS, 0.4, 3))
         for trial in range(count)
     ]

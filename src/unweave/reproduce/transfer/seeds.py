@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from unweave.reproduce.results import Row
-from unweave.reproduce.transfer.names import BASE, ORDER, OTHER_BASES, SPATIAL, TASKS
+from unweave.reproduce.transfer.names import BASE, ORDER, OTHER_BASES, SPATIAL, TASKS, group_averages
 
 NOT_SPATIAL = "average without the spatial tasks"
 """A column: the mean over all other tasks."""
@@ -61,6 +61,31 @@ def tasks_of(rows: Iterable[Row]) -> list[str]:
     """The tasks that have scores, in the order of the paper's table."""
     found = dict.fromkeys(task for row in rows for task in row["tasks"])
     return [*(task for task in TASKS if task in found), *(task for task in found if task not in TASKS)]
+
+
+def comparable(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the tasks that all of them have, and the averages over these.
+
+    Averages over different tasks cannot be compared: a folder of data may have been incomplete when a row was made.
+
+    Examples:
+        >>> rows = [{"tasks": {"pets": 0.9, "cars": 0.1}, "average": 0.5}, {"tasks": {"pets": 0.8}, "average": 0.8}]
+        >>> [row["average"] for row in comparable(rows)]
+        [0.9, 0.8]
+    """
+    common = set.intersection(*(set(row["tasks"]) for row in rows)) if rows else set()
+    return [_restricted(row, common) for row in rows]
+
+
+def comparable_trials(trials: Sequence[Row]) -> list[Row]:
+    """The same for trials, each of which has scores by features."""
+    scores = iter(comparable([of for trial in trials for of in trial["scores"].values()]))
+    return [{**trial, "scores": {name: next(scores) for name in trial["scores"]}} for trial in trials]
+
+
+def _restricted(row: Row, tasks: set[str]) -> Row:
+    kept = {task: score for task, score in row["tasks"].items() if task in tasks}
+    return row if len(kept) == len(row["tasks"]) else {**row, "tasks": kept, **group_averages(kept)}
 
 
 def by_seed(rows: Iterable[Row], model: str, features: str, column: str = "average") -> dict[int, float]:

@@ -1,6 +1,6 @@
 """Choice of settings: trials with a tuning seed, scored on held-out parts of the images to fit, not on test images."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from unweave import load, pretrain
-from unweave.reproduce.results import ResultsTable, Row
+from unweave.reproduce.results import ResultsTable, Row, markdown
 from unweave.reproduce.transfer.data import TransferData, pretraining_files
 from unweave.reproduce.transfer.figures import draw_trials
 from unweave.reproduce.transfer.processes import Processes
 from unweave.reproduce.transfer.run import QUICK, folder_name, row_scores
 from unweave.reproduce.transfer.scores import ScoresFile, score_model
+from unweave.reproduce.transfer.seeds import comparable_trials, models_of
 from unweave.reproduce.transfer.settings import Scale, chosen_models, read_scale
 from unweave.training import Run, RunFolder
 
@@ -23,6 +24,8 @@ PENALTIES = tuple(10.0**power for power in range(-4, 5))
 FIT = 5000
 """Images on which the probe of the classes of pre-training is fitted."""
 KEY = ("model", "trial")
+FEATURES = ("z", "h")
+"""By whose average trials are compared."""
 
 
 def run_tuning(
@@ -69,8 +72,22 @@ def run_tuning(
                             RunFolder(folder).checkpoint.unlink()
     if processes.first:
         table.read_again()
-        draw_trials(out / "trials.svg", table.rows)
+        trials = comparable_trials(table.rows)
+        draw_trials(out / "trials.svg", trials)
+        print(best_table(trials))
     return table.rows
+
+
+def best_table(trials: Sequence[Row]) -> str:
+    """The trial of every model with the largest mean of z's and h's average, in points."""
+    body = []
+    for model in models_of(trials):
+        mine = [trial for trial in trials if trial["model"] == model]
+        best = max(mine, key=lambda trial: sum(trial["scores"][name]["average"] for name in FEATURES))
+        scores = (f"{100 * best['scores'][name]['average']:.1f}" for name in FEATURES)
+        settings = ", ".join(f"{name} {value}" for name, value in best["settings"].items())
+        body.append([model, str(len(mine)), str(best["trial"]), *scores, settings or "—"])
+    return markdown(["model", "trials", "best", *FEATURES, "settings"], body)
 
 
 def train_trial(
