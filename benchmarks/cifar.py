@@ -30,11 +30,11 @@ import torch
 import yaml
 
 import unweave as uw
-from unweave.augment._transform import triton_works
 from unweave.data import Source, open_source
 from unweave.data.tasks import open_tasks
 from unweave.evaluation import PENALTIES as ALL_PENALTIES
 from unweave.evaluation import KNNProbe, LinearProbe
+from unweave.gpu import triton_works
 from unweave.inference import compute_features
 from unweave.inference.embed import usable_device
 from unweave.pretraining import PretrainConfig

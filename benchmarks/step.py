@@ -17,6 +17,7 @@ import torch
 import unweave as uw
 import unweave.augment as A
 from unweave.models import BothViews
+from unweave.models.fused import fuse
 from unweave.provenance import provenance
 
 CASES = {"cuda": [("resnet50", 224, 256), ("resnet18", 64, 1024)], "cpu": [("resnet18", 64, 256)]}
@@ -30,6 +31,7 @@ def measure(
     *,
     device: str,
     compile: bool,
+    fused: bool = False,
     repeats: int,
     rounds: int = 5,
     bfloat16: bool = True,
@@ -47,6 +49,8 @@ def measure(
         ungrouped=[A.Normalize(MEAN, STD)],
     )
     encoder = uw.Encoder(backbone, views.spaces).to(device, memory_format=torch.channels_last)
+    if fused:
+        fuse(encoder)
     both = BothViews(encoder)
     model = torch.compile(both) if compile else both
     objective = uw.DisentangledLoss(uw.SimCLR(), spaces=views.spaces, lambda_rule=uw.DualAscent()).to(device)
@@ -86,6 +90,7 @@ def measure(
         "batch_size": batch,
         "precision": "bf16-mixed" if bfloat16 else "32-true",
         "compiled_encoder": compile,
+        "fused_encoder": fused,
         "step_seconds": round(whole, 5),
         "step_seconds_on_ready_views": round(ceiling, 5),
         "ratio": round(whole / ceiling, 4),
@@ -97,6 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--compile", action="store_true", help="measure a compiled encoder too")
+    parser.add_argument("--fuse", action="store_true", help="measure an encoder with fused kernels too, on a GPU")
     parser.add_argument("--quick", action="store_true", help="one tiny case on any device, as a test")
     options = parser.parse_args()
     started = time.perf_counter()
@@ -108,12 +114,12 @@ def main() -> None:
         rows.append(measure("resnet18", 64, 6, device=device, compile=False, repeats=1, rounds=1))
     else:
         precisions = (True,) if device == "cuda" else (False, True)
-        for compile in (False, True) if options.compile else (False,):
+        encoders = [(False, False), *([(False, True)] * options.fuse), *([(True, False)] * options.compile)]
+        for compile, fused in encoders:
             for (backbone, size, batch), bfloat16 in itertools.product(CASES[device], precisions):
                 repeats = 10 if device == "cuda" else 2
-                rows.append(
-                    measure(backbone, size, batch, device=device, compile=compile, repeats=repeats, bfloat16=bfloat16)
-                )
+                options_of = {"compile": compile, "fused": fused, "bfloat16": bfloat16}
+                rows.append(measure(backbone, size, batch, device=device, repeats=repeats, **options_of))
                 print(rows[-1], flush=True)
                 write(options.out, rows, started)
     write(options.out, rows, started)

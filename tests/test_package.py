@@ -52,7 +52,17 @@ def imports(path):
 
 
 INDEPENDENT = ("augment", "objectives", "models", "data")
-SHARED = {"console", "describe", "device_cache", "distributed", "errors", "settings", "files", "tensor_files"} | {
+SHARED = {
+    "console",
+    "describe",
+    "device_cache",
+    "distributed",
+    "errors",
+    "files",
+    "gpu",
+    "settings",
+    "tensor_files",
+} | {
     "_lazy",
     "_version",
 }

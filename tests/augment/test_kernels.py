@@ -93,7 +93,7 @@ def warn_once_without_a_compiler():
     """Without a GPU the trial fails as it does without a compiler: by some exception."""
     import warnings
 
-    from unweave.augment._transform import triton_works
+    from unweave.gpu import triton_works
 
     triton_works.cache_clear()
     with warnings.catch_warnings(record=True) as caught:

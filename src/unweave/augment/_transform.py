@@ -6,16 +6,14 @@ of transforms between the views of some images is one ``torch.where`` on plain t
 Legend: n images, c channels, h×w pixels.
 """
 
-import warnings
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from unweave.describe import Described
 from unweave.errors import UnweaveError
+from unweave.gpu import triton_works
 
 Params = dict[str, Tensor]
 Size = tuple[int, int]
@@ -126,27 +124,6 @@ class RowTransform(Transform):
     def _select(self, images: Tensor, params: Params) -> None:
         """Changes all images and keeps the result for those that are on, without a value being read by the host."""
         images.copy_(torch.where(params["on"].view(-1, 1, 1, 1), self._change(images, params), images))
-
-
-@cache
-def triton_works() -> bool:
-    """Whether Triton can compile the GPU kernels, which needs a C compiler and Python's headers."""
-    if find_spec("triton") is None:
-        return False
-    try:
-        from unweave.augment import _kernels
-
-        on = torch.ones(1, dtype=torch.bool, device="cuda")
-        _kernels.solarize_(torch.zeros(1, 3, 8, 8, device="cuda"), on, 0.5)
-    except Exception as error:  # errors of the compiler, the linker and Triton have no common base
-        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
-        warnings.warn(
-            f"the GPU kernels cannot be compiled on this machine, slower code is used: {reason[:200]} (they need a C "
-            "compiler and Python's headers: on Debian, apt install gcc python3-dev)",
-            stacklevel=2,
-        )
-        return False
-    return True
 
 
 def as_float(images: Tensor) -> Tensor:

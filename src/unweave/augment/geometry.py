@@ -15,9 +15,9 @@ from unweave.augment._transform import (
     Transform,
     as_range,
     between,
-    triton_works,
 )
 from unweave.errors import UnweaveError
+from unweave.gpu import triton_works
 
 WINDOW = ("top", "left", "height", "width")
 

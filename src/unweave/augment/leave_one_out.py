@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from unweave.augment._apply import Steps, apply_transforms
-from unweave.augment._transform import Params, Size, triton_works
+from unweave.augment._transform import Params, Size
 from unweave.augment.views import Pair, Views, _where, draw_uniform, pair_kinds
 from unweave.describe import Described
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
+from unweave.gpu import triton_works
 
 
 class LeaveOneOut(Described):

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from unweave.augment._apply import Steps, apply_transforms, prepare_images
-from unweave.augment._transform import Params, Size, Transform, check_images, triton_works
+from unweave.augment._transform import Params, Size, Transform, check_images
 from unweave.describe import Described
 from unweave.distributed import rank, world_size
 from unweave.errors import UnweaveError
+from unweave.gpu import triton_works
 
 RESERVED = ("content", "h", "joint")
 

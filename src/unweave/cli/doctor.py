@@ -55,7 +55,7 @@ def _version(package: str) -> str | None:
 def _devices() -> list[str]:
     import torch
 
-    from unweave.augment._transform import triton_works
+    from unweave.gpu import triton_works
 
     if not torch.cuda.is_available():
         return [f"no GPU that torch can use (built for {torch.version.cuda or 'CPU only'})"]

@@ -129,6 +129,8 @@ class TrainConfig:
     """Memory format of images and kernels; faster for convolutions."""
     compile: bool = adjustable(False)
     """Compile the encoder."""
+    fuse: bool = adjustable(False)
+    """On a GPU, one kernel for batch norm, ReLU and addition in torchvision's ResNets; not measured on a GPU yet."""
     graph: bool = adjustable(False)
     """On one GPU, capture the step as a CUDA graph: faster for small networks, uses more memory."""
     log_every: int = adjustable(20)
