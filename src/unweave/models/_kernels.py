@@ -14,6 +14,8 @@ from torch import Tensor
 
 ROWS, CHANNELS = 64, 64
 """Of the block that a program holds at a time."""
+WARPS = 8
+"""Of a program: with fewer, each thread has so many registers that few programs run at a time."""
 PROGRAMS = 1056
 """Of a sum over rows: eight for each multiprocessor of a large GPU."""
 
@@ -175,7 +177,7 @@ def batch_norm(
     m, c, parts, per_program = _parts(x)
     mean, rstd = torch.empty_like(running_mean), torch.empty_like(running_mean)
     grid = (len(parts), triton.cdiv(c, CHANNELS))
-    _moments[grid](x, parts, m, c, per_program, ROWS=ROWS, CHANNELS=CHANNELS)
+    _moments[grid](x, parts, m, c, per_program, ROWS=ROWS, CHANNELS=CHANNELS, num_warps=WARPS)
     _finish_moments[(triton.cdiv(c, 16),)](
         parts, x, mean, rstd, running_mean, running_var, len(parts), m, c, momentum, eps, BLOCK=64, CHANNELS=16
     )
@@ -184,7 +186,7 @@ def batch_norm(
     grid = (triton.cdiv(m, ROWS), triton.cdiv(c, CHANNELS))
     _normalise[grid](
         x, given, y, mean, rstd, weight, bias, m, c,
-        RESIDUAL=residual is not None, RELU=relu, ROWS=ROWS, CHANNELS=CHANNELS,
+        RESIDUAL=residual is not None, RELU=relu, ROWS=ROWS, CHANNELS=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     return y, mean, rstd
 
@@ -207,7 +209,7 @@ def batch_norm_gradient(
     grid = (len(parts), triton.cdiv(c, CHANNELS))
     _gradient_sums[grid](
         gradient, x, output, mean, rstd, weight, bias, parts, m, c, per_program,
-        RESIDUAL=residual, RELU=relu, ROWS=ROWS, CHANNELS=CHANNELS,
+        RESIDUAL=residual, RELU=relu, ROWS=ROWS, CHANNELS=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     bias_gradient, weight_gradient = torch.empty_like(mean), torch.empty_like(mean)
     _finish_sums[(triton.cdiv(c, 16),)](parts, bias_gradient, weight_gradient, len(parts), c, BLOCK=64, CHANNELS=16)
@@ -217,7 +219,7 @@ def batch_norm_gradient(
     _gradient[grid](
         gradient, x, output, mean, rstd, weight, bias, bias_gradient, weight_gradient, x_gradient,
         x_gradient if residual_gradient is None else residual_gradient, m, c,
-        RESIDUAL=residual, RELU=relu, ROWS=ROWS, CHANNELS=CHANNELS,
+        RESIDUAL=residual, RELU=relu, ROWS=ROWS, CHANNELS=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     return x_gradient, residual_gradient, weight_gradient, bias_gradient
 
@@ -293,7 +295,7 @@ def max_pool(x: Tensor) -> tuple[Tensor, Tensor]:
     chosen = torch.empty_like(y, dtype=torch.int8)
     m = n * out_h * out_w
     _max_pool[(triton.cdiv(m, 32), triton.cdiv(c, CHANNELS))](
-        x, y, chosen, h, w, out_h, out_w, m, c, ROWS=32, CHANNELS=CHANNELS
+        x, y, chosen, h, w, out_h, out_w, m, c, ROWS=32, CHANNELS=CHANNELS, num_warps=WARPS
     )
     return y, chosen
 
@@ -306,6 +308,6 @@ def max_pool_gradient(gradient: Tensor, chosen: Tensor, h: int, w: int) -> Tenso
     )
     m = n * h * w
     _max_pool_gradient[(triton.cdiv(m, 32), triton.cdiv(c, CHANNELS))](
-        gradient, chosen, x_gradient, h, w, out_h, out_w, m, c, ROWS=32, CHANNELS=CHANNELS
+        gradient, chosen, x_gradient, h, w, out_h, out_w, m, c, ROWS=32, CHANNELS=CHANNELS, num_warps=WARPS
     )
     return x_gradient
