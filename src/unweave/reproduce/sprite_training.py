@@ -45,7 +45,7 @@ class SpriteTraining:
     def train_config(
         self, seed: int, device: str, lr: float = 2e-3, precision: Literal["auto", "32-true"] = "auto"
     ) -> TrainConfig:
-        """Settings of the loop. On a GPU the step is compiled and captured, and only the last step is saved."""
+        """Settings of the loop. On a GPU the step is captured as a CUDA graph, and only the last step is saved."""
         on_cpu = device == "cpu"
         return TrainConfig(
             steps=self.steps,
@@ -55,7 +55,6 @@ class SpriteTraining:
             checkpoint_every=500 if on_cpu else 0,
             checkpoint_minutes=None,
             graph=not on_cpu,
-            compile=not on_cpu,
             optim=OptimConfig(lr=lr, warmup=min(1.0, WARMUP_STEPS / self.steps)),
             launch=LaunchConfig(accelerator=device, precision=precision),
         )
