@@ -21,6 +21,12 @@ PROGRAMS = 1056
 
 
 @triton.jit
+def _places(row, last, channel, known, c):
+    """Which places of a block exist, and where they are in memory."""
+    return (row < last)[:, None] & known[None, :], row.to(tl.int64)[:, None] * c + channel[None, :]
+
+
+@triton.jit
 def _moments(x, parts, m, c, per_program, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
     """Sums of x − x₀ and of its square, x₀ being the first row: of large means, squares would cancel."""
     part, channel = tl.program_id(0), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
@@ -32,8 +38,7 @@ def _moments(x, parts, m, c, per_program, ROWS: tl.constexpr, CHANNELS: tl.const
     last = tl.minimum(first + per_program, m)
     for start in range(first, last, ROWS):
         row = start + tl.arange(0, ROWS)
-        used = (row < last)[:, None] & known[None, :]
-        at = row.to(tl.int64)[:, None] * c + channel[None, :]
+        used, at = _places(row, last, channel, known, c)
         value = tl.where(used, tl.load(x + at, used, 0).to(tl.float32) - first_row, 0.0)
         total += value
         squares += value * value
@@ -77,8 +82,7 @@ def _normalise(
 ):  # fmt: skip
     row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     known = channel < c
-    used = (row < m)[:, None] & known[None, :]
-    at = row.to(tl.int64)[:, None] * c + channel[None, :]
+    used, at = _places(row, m, channel, known, c)
     scale = tl.load(rstd + channel, known, 0) * tl.load(weight + channel, known, 0)
     average, offset = tl.load(mean + channel, known, 0), tl.load(bias + channel, known, 0)
     value = (tl.load(x + at, used, 0).to(tl.float32) - average[None, :]) * scale[None, :] + offset[None, :]
@@ -121,8 +125,7 @@ def _gradient_sums(
     last = tl.minimum(first + per_program, m)
     for start in range(first, last, ROWS):
         row = start + tl.arange(0, ROWS)
-        used = (row < last)[:, None] & known[None, :]
-        at = row.to(tl.int64)[:, None] * c + channel[None, :]
+        used, at = _places(row, last, channel, known, c)
         deviation = tl.load(x + at, used, 0).to(tl.float32) - average[None, :]
         found = _gradient_of_sum(gradient, deviation, y, at, used, scale[None, :], offset[None, :], RESIDUAL, RELU)
         total += found
@@ -146,8 +149,7 @@ def _gradient(
 ):  # fmt: skip
     row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     known = channel < c
-    used = (row < m)[:, None] & known[None, :]
-    at = row.to(tl.int64)[:, None] * c + channel[None, :]
+    used, at = _places(row, m, channel, known, c)
     average, inverse = tl.load(mean + channel, known, 0), tl.load(rstd + channel, known, 0)
     scale = inverse * tl.load(weight + channel, known, 0)
     offset = tl.load(bias + channel, known, 0)
@@ -256,8 +258,7 @@ def _max_pool(
         larger = (value > best) | (value != value)
         best = tl.where(larger, value, best)
         which = tl.where(larger, tap, which)
-    used = (row < m)[:, None] & known[None, :]
-    at = row.to(tl.int64)[:, None] * c + channel[None, :]
+    used, at = _places(row, m, channel, known, c)
     tl.store(y + at, best, used)
     tl.store(chosen + at, which.to(tl.int8), used)
 
@@ -283,8 +284,8 @@ def _max_pool_gradient(
             tap = tl.load(chosen + at, used, -1).to(tl.int32)
             found = tl.load(gradient + at, used, 0).to(tl.float32)
             total += tl.where(tap == (3 * tap_i + tap_j)[:, None], found, 0.0)
-    used = (row < m)[:, None] & known[None, :]
-    tl.store(x_gradient + row.to(tl.int64)[:, None] * c + channel[None, :], total, used)
+    used, at = _places(row, m, channel, known, c)
+    tl.store(x_gradient + at, total, used)
 
 
 def max_pool(x: Tensor) -> tuple[Tensor, Tensor]:
