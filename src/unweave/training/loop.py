@@ -26,7 +26,6 @@ from unweave.describe import describe
 from unweave.distributed import broadcast_, rank, world_size
 from unweave.errors import UnweaveError
 from unweave.models import BothViews
-from unweave.models.fused import fuse
 from unweave.objectives import LossTerms, Objective
 from unweave.settings import identity
 from unweave.training.config import TrainConfig
@@ -140,6 +139,8 @@ def train(
         if world_size() > 1 and fabric.device.type == "cuda":
             encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)
         if config.fuse:
+            from unweave.models.fused import fuse  # imports torchvision
+
             fuse(encoder)
         objective.attach(encoder)
         objective.to(fabric.device)
