@@ -47,7 +47,9 @@ from unweave.reproduce.transfer.tuning import best_table
 MINI = [task for task in TASKS if task not in ("aircraft", "dtd", "sun397")]
 OURS = "SimCLR + Ours-Scratch"
 WITH_STYLES = [
-    name for name in ORDER if any(word in name for word in ("Ours", "per-space", "heads", "narrow", "objective", "LooC"))
+    name
+    for name in ORDER
+    if any(word in name for word in ("Ours", "per-space", "heads", "narrow", "objective", "LooC"))
 ]
 
 
