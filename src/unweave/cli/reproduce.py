@@ -56,6 +56,7 @@ def sprites(
     tune: bool = False,
     steps: int | None = None,
     quick: bool = False,
+    workers: int = 1,
 ) -> None:
     """Content alone, at any strength of augmentation: ColorDSprites (paper, section 5.2).
 
@@ -70,9 +71,14 @@ def sprites(
         steps: Optimiser steps of each row, 10,000 by default; schedules are relative to it.
         quick: Small images and a small network: about 12 minutes for each row on a CPU core; without --only our rule
             for SimCLR at medium strength.
+        workers: Processes on this machine that share the rows: on a GPU some decode and probe while others train.
     """
     from dataclasses import replace
 
+    from unweave.reproduce.workers import start_workers
+
+    if start_workers(workers, out):
+        return
     from unweave.reproduce.sprites import QUICK, QUICK_ROWS, SpritesConfig, run_sprites, tune_sprites
 
     config = QUICK if quick else SpritesConfig()
@@ -90,6 +96,7 @@ def sprite_spaces(
     seed: int = 0,
     only: str = "",
     quick: bool = False,
+    workers: int = 1,
 ) -> None:
     """Content and five style spaces of ColorDSprites at once; not in the paper.
 
@@ -102,9 +109,14 @@ def sprite_spaces(
         seed: Seed of the networks and the views; each seed has its own rows.
         only: Words that a row's name must contain, such as "simclr none".
         quick: One row, small images and a small network: minutes on 2 CPU cores.
+        workers: Processes on this machine that share the rows: on a GPU some decode and probe while others train.
     """
     from dataclasses import replace
 
+    from unweave.reproduce.workers import start_workers
+
+    if start_workers(workers, out):
+        return
     from unweave.reproduce.sprite_spaces import QUICK, SpriteSpacesConfig, run_sprite_spaces
 
     config = QUICK if quick else SpriteSpacesConfig()
@@ -122,6 +134,7 @@ def transfer(
     tune: bool = False,
     quick: bool = False,
     devices: int | None = None,
+    workers: int = 1,
 ) -> None:
     """Does keeping style help other tasks? Models pre-trained on photographs, probed on labelled ones (section 5.3).
 
@@ -140,7 +153,12 @@ def transfer(
         tune: Try the settings listed for each model, with one tuning seed and without test images; writes tuning.json.
         quick: A test: two steps of a small network, and few images of each task.
         devices: GPUs that train one model together.
+        workers: Processes on this machine that share the rows: on a GPU some decode and probe while others train.
     """
+    from unweave.reproduce.workers import start_workers
+
+    if start_workers(workers, out):
+        return
     from unweave.reproduce.transfer import run_transfer, run_tuning
 
     changes = {} if devices is None else {"devices": devices}
