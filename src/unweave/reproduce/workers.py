@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from unweave import UnweaveError
 from unweave.console import message_console
-from unweave.errors import UnweaveError
 
 NUMBER = "UNWEAVE_WORKER"
 """The variable that tells a process that it is one of the workers, and which."""
