@@ -4,7 +4,7 @@ To pairs of views, content is what the two views rarely disagree about. A group 
 is content in this sense, and shape is not where the edge cuts the sprite. For each strength this estimates in how many
 pairs of views the best guesses differ: for groups of colors, which are joined until they are confused in less than a
 given share of the pairs, and for shape. An embedding that keeps the less confused of two factors, but not the other, is
-what a larger λ leads to. About 40 minutes on one CPU core.
+what a larger λ leads to. About 30 minutes on 2 CPU cores.
 
 Legend: n views, k colors or groups.
 """
@@ -116,7 +116,7 @@ def _differences(network: Any, views: Any, sprites: Sprites, index: Tensor, gene
     return {"error": wrong / len(index), "disagreement": differing / len(index)}
 
 
-def count(strength: str, *, draws: int = 6000, steps: int = 4000, scored: int = 20_000) -> dict[str, Any]:
+def count(strength: str, *, draws: int = 6000, steps: int = 2500, scored: int = 20_000) -> dict[str, Any]:
     """What views of this strength confuse."""
     confusion = color_confusion(strength, draws)
     alone = [[color] for color in range(len(confusion))]
@@ -141,7 +141,7 @@ if __name__ == "__main__":
     settings = (
         {"draws": 60, "steps": 2, "scored": 100}
         if arguments.quick
-        else {"draws": 6000, "steps": 4000, "scored": 20_000}
+        else {"draws": 6000, "steps": 2500, "scored": 20_000}
     )
     started, rows = time.perf_counter(), []
     for strength in STRENGTHS:
