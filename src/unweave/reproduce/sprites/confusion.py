@@ -84,9 +84,11 @@ def joined(confusion: Tensor, share: float) -> list[list[int]]:
     return sorted(groups)
 
 
-def shape_confusion(strength: str, *, steps: int, scored: int, seed: int = 0) -> dict[str, float]:
+def shape_confusion(
+    strength: str, kind: str = "release", *, steps: int, scored: int, seed: int = 0
+) -> dict[str, float]:
     """A network that is trained to name the shape in views; how often it is wrong, and differs between two views."""
-    views, sprites = sprite_views(strength, "release"), Sprites(64)
+    views, sprites = sprite_views(strength, kind), Sprites(64)
     train_index, held_out = split_sprites(scored)
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -120,19 +122,22 @@ def _differences(network: Any, views: Any, sprites: Sprites, index: Tensor, gene
     return {"error": wrong / len(index), "disagreement": differing / len(index)}
 
 
-def count(strength: str, *, draws: int = 6000, steps: int = 2500, scored: int = 20_000) -> dict[str, Any]:
+def count(
+    strength: str, kind: str = "release", *, draws: int = 6000, steps: int = 2500, scored: int = 20_000
+) -> dict[str, Any]:
     """What views of this strength confuse."""
     confusion = color_confusion(strength, draws)
     alone = [[color] for color in range(len(confusion))]
     groups = {str(share): joined(confusion, share) for share in SHARES}
     return {
         "strength": strength,
+        "views": kind,
         "color_disagreement": round(disagreement(confusion, alone), 5),
         "color_groups": groups,
         "group_disagreement": {share: round(disagreement(confusion, found), 5) for share, found in groups.items()},
         "groups_by_contact": color_groups(strength),
         "shape": {
-            name: round(value, 5) for name, value in shape_confusion(strength, steps=steps, scored=scored).items()
+            name: round(value, 5) for name, value in shape_confusion(strength, kind, steps=steps, scored=scored).items()
         },
     }
 
@@ -140,6 +145,7 @@ def count(strength: str, *, draws: int = 6000, steps: int = 2500, scored: int = 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--views", choices=("release", "whole"), default="release")
     parser.add_argument("--quick", action="store_true", help="a test")
     arguments = parser.parse_args()
     settings = (
@@ -149,7 +155,7 @@ if __name__ == "__main__":
     )
     started, rows = time.perf_counter(), []
     for strength in STRENGTHS:
-        rows.append(count(strength, **settings))
+        rows.append(count(strength, arguments.views, **settings))
         print(rows[-1], flush=True)
         seconds = round(time.perf_counter() - started, 1)
         report = {
