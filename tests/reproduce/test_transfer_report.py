@@ -339,6 +339,7 @@ def test_the_report_is_written_from_whatever_rows_exist(tmp_path, rows):
     assert ("frontier.svg" in shown) == any(row["sensitivity"] and row["features"] == "z" for row in rows)
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
+    assert not re.search(r"^[^|\n].*\n\|", text, re.MULTILINE)  # a table needs an empty line before it
     assert "nan" not in text
     assert "None" not in text
     assert text.rstrip().endswith(ResultsTable(tmp_path / "table.json", KEY).provenance_line())
