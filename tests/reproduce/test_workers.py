@@ -33,6 +33,11 @@ def test_a_worker_that_fails_is_named_with_its_log(tmp_path):
     assert "no disk" in (tmp_path / "worker-3.log").read_text()
 
 
+def test_the_message_of_the_first_worker_is_on_the_terminal(tmp_path):
+    with pytest.raises(UnweaveError, match="1 of 2 workers failed: its message is above; the same command"):
+        start_workers(2, tmp_path, [sys.executable, "-c", FAIL.replace("'3'", "'1'")])
+
+
 @pytest.mark.parametrize("count", [0, -2])
 def test_a_wrong_number_is_one_line(tmp_path, count):
     with pytest.raises(UnweaveError, match="`workers` must be at least 1"):
@@ -47,7 +52,7 @@ def start_sleepers(folder):
 
     try:
         start_workers(2, Path(folder), [sys.executable, "-c", SLEEP, folder])
-    except UnweaveError:
+    except KeyboardInterrupt:
         return 7
     return 0
 

@@ -44,17 +44,20 @@ def start_workers(count: int, out: Path, command: Sequence[str] | None = None) -
         else:
             with _log(out, number).open("w") as log:
                 workers.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
-    with _passing_on_sigterm(workers):
+    with _passing_on_sigterm(workers) as stopped:
         try:
             _wait(workers, out)
         except KeyboardInterrupt:  # the workers have it too
             for worker in workers:
                 worker.wait()
             raise
+    if stopped:
+        raise KeyboardInterrupt
     failed = [number for number, worker in enumerate(workers, 1) if worker.returncode]
     if failed:
-        where = " and above" if failed == [1] else f": see {_log(out, max(failed))}"
-        raise UnweaveError(f"{len(failed)} of {count} workers failed{where}; the same command resumes their work")
+        where = "its message is above" if failed == [1] else f"see {_log(out, max(failed))}"
+        raise UnweaveError(f"{len(failed)} of {count} workers failed: {where}; the same command resumes the work")
+    message_console().print(f"{count} workers have finished; the results are in {out}")
     return True
 
 
@@ -73,13 +76,17 @@ def _log(out: Path, number: int) -> Path:
 
 
 @contextmanager
-def _passing_on_sigterm(workers: Sequence["subprocess.Popen[Any]"]) -> Iterator[None]:
-    def stop(*_: Any) -> None:
+def _passing_on_sigterm(workers: Sequence["subprocess.Popen[Any]"]) -> Iterator[list[int]]:
+    """Stops the workers at SIGTERM, whose number is then in the list."""
+    received: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        received.append(number)
         for worker in workers:
             worker.terminate()
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        yield received
     finally:
         signal.signal(signal.SIGTERM, before)
