@@ -27,6 +27,13 @@ def _places(row, last, channel, known, c):
 
 
 @triton.jit
+def _block(c, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """The rows and channels of a program's block, and which of the channels exist."""
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    return tl.program_id(0) * ROWS + tl.arange(0, ROWS), channel, channel < c
+
+
+@triton.jit
 def _moments(x, parts, m, c, per_program, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
     """Sums of x − x₀ and of its square, x₀ being the first row: of large means, squares would cancel."""
     part, channel = tl.program_id(0), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
@@ -80,8 +87,7 @@ def _normalise(
     x, residual, y, mean, rstd, weight, bias, m, c,
     RESIDUAL: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    known = channel < c
+    row, channel, known = _block(c, ROWS, CHANNELS)
     used, at = _places(row, m, channel, known, c)
     scale = tl.load(rstd + channel, known, 0) * tl.load(weight + channel, known, 0)
     average, offset = tl.load(mean + channel, known, 0), tl.load(bias + channel, known, 0)
@@ -147,8 +153,7 @@ def _gradient(
     gradient, x, y, mean, rstd, weight, bias, bias_gradient, weight_gradient, x_gradient, residual_gradient, m, c,
     RESIDUAL: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    known = channel < c
+    row, channel, known = _block(c, ROWS, CHANNELS)
     used, at = _places(row, m, channel, known, c)
     average, inverse = tl.load(mean + channel, known, 0), tl.load(rstd + channel, known, 0)
     scale = inverse * tl.load(weight + channel, known, 0)
@@ -242,8 +247,7 @@ def _max_pool(
     x, y, chosen, h, w, out_h, out_w, m, c, ROWS: tl.constexpr, CHANNELS: tl.constexpr
 ):  # fmt: skip
     """The largest of 3 × 3 pixels, with a stride of 2 and a margin of 1, and which of the nine it was."""
-    row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    known = channel < c
+    row, channel, known = _block(c, ROWS, CHANNELS)
     image, place = row // (out_h * out_w), row % (out_h * out_w)
     top, left = 2 * (place // out_w) - 1, 2 * (place % out_w) - 1
     best = tl.full([ROWS, CHANNELS], float("-inf"), tl.float32)
@@ -268,8 +272,7 @@ def _max_pool_gradient(
     gradient, chosen, x_gradient, h, w, out_h, out_w, m, c, ROWS: tl.constexpr, CHANNELS: tl.constexpr
 ):  # fmt: skip
     """Each pixel's sum over the windows, at most 2 × 2, whose largest it was."""
-    row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    known = channel < c
+    row, channel, known = _block(c, ROWS, CHANNELS)
     image, place = row // (h * w), row % (h * w)
     i, j = place // w, place % w
     total = tl.zeros([ROWS, CHANNELS], tl.float32)

@@ -1,8 +1,8 @@
 """torchvision's ResNets with less traffic between their convolutions, in training on a GPU.
 
 Batch norm, ReLU and the residual addition become one pass over a feature map in place of three or more, max pooling
-keeps which pixel was the largest, and the first convolution reads blocks of 2 × 2 pixels as channels, of which a GPU
-multiplies 12 faster than 3. The function is the same; elsewhere (CPU, evaluation, a compiled network) nothing changes.
+keeps which pixel was the largest, and the first convolution reads blocks of 2 × 2 pixels as 12 channels, which is
+faster than 3. The function is the same; elsewhere (CPU, evaluation, a compiled network) nothing changes.
 """
 
 from typing import Any
@@ -114,7 +114,7 @@ def convolve_blocks(x: Tensor, weight: Tensor) -> Tensor:
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    # Blocks begin at even pixels, three before an output's centre would be odd: the window has a row more, of zeros.
+    # The window begins 3 pixels before its centre; with a row and a column of zeros before it, it begins with a block.
     blocks = F.pixel_unshuffle(F.pad(x, (4, 2, 4, 2)), 2).contiguous(memory_format=torch.channels_last)
     return F.conv2d(blocks, F.pixel_unshuffle(F.pad(weight, (1, 0, 1, 0)), 2))
 
