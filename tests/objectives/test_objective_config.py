@@ -67,3 +67,15 @@ def test_style_spaces_may_have_another_size():
     small = {"hidden": 4, "backbone": "test_resnet"}
     assert EncoderConfig(dim=6, style_dim=2, **small).build(SPACES).dims == {"content": 6, "color": 2, "spatial": 2}
     assert EncoderConfig(dim=6, **small).build(SPACES).dims == {"content": 6, "color": 6, "spatial": 6}
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "standard"),
+    [("vicreg", "covariance_weight", 1.0), ("barlow-twins", "off_diagonal_weight", 0.0051)],
+)
+def test_the_weight_of_the_correlations_is_the_methods_own_unless_it_is_set(method, setting, standard):
+    assert getattr(ObjectiveConfig(method=method).build(("content", "color"), 100).base, setting) == standard
+    changed = ObjectiveConfig(method=method, **{setting: 0.5}).build(("content", "color"), 100)
+    assert getattr(changed.base, setting) == 0.5
+    with pytest.raises(UnweaveError, match=f"`{setting}`"):
+        ObjectiveConfig(method=method, **{setting: -1.0})

@@ -41,10 +41,10 @@ class ObjectiveConfig:
     joint_content: float = 0.3
     """Weight of content's similarity in SimCLR's joint entropy, relative to a style's."""
     covariance_weight: float | None = None
-    """Weight of VICReg's covariance penalty, by default 1, which is for 8192 dimensions: with fewer the penalty is
-    smaller."""
+    """Weight of VICReg's covariance penalty; by default the published 1, for 8192 dimensions. Fewer dimensions need a
+    larger one."""
     off_diagonal_weight: float | None = None
-    """Weight of Barlow Twins' off-diagonal correlations, by default 0.0051, which is for 8192 dimensions."""
+    """Weight of Barlow Twins' off-diagonal correlations; by default the published 0.0051, for 8192 dimensions."""
     entropy: Literal["content+joint", "content+conditional", "content+pairwise", "joint", "per-space"] = (
         "content+pairwise"
     )

@@ -130,7 +130,7 @@ class TrainConfig:
     compile: bool = adjustable(False)
     """Compile the encoder."""
     fuse: bool = adjustable(False)
-    """On a GPU, one kernel for batch norm, ReLU and addition in torchvision's ResNets; not measured on a GPU yet."""
+    """On a GPU, compute batch norm, ReLU and addition of torchvision's ResNets in one pass; not measured yet."""
     graph: bool = adjustable(False)
     """On one GPU, capture the step as a CUDA graph: faster for small networks, uses more memory."""
     log_every: int = adjustable(20)

@@ -1,10 +1,9 @@
 """How often views confuse colors and shapes: ``python -m unweave.reproduce.sprites.confusion --out confusion.json``.
 
-To pairs of views, content is what the two views rarely disagree about. A group of colors that jitter hardly ever leaves
-is content in this sense, and shape is not where the edge cuts the sprite. For each strength this estimates in how many
-pairs of views the best guesses differ: for groups of colors, which are joined until they are confused in less than a
-given share of the pairs, and for shape. An embedding that keeps the less confused of two factors, but not the other, is
-what a larger λ leads to. About 20 minutes on 2 CPU cores.
+An objective on pairs of views keeps what the two views of an image rarely disagree about. This estimates, for each
+strength, in how many pairs the best guesses from the two views differ: guesses of shape, and of the group that a color
+belongs to. Colors are joined into groups until the guesses differ in less than a given share of the pairs. Of two
+factors the one with more disagreement is lost first as λ grows. About 20 minutes on 2 CPU cores.
 
 Legend: n views, k colors or groups.
 """
@@ -160,7 +159,7 @@ if __name__ == "__main__":
         seconds = round(time.perf_counter() - started, 1)
         report = {
             **provenance(),
-            "settings": {**settings, "neighbours": NEIGHBOURS, "batch": BATCH},
+            "settings": {**settings, "neighbours": NEIGHBOURS, "batch": BATCH, "layers": LAYERS, "seed": 0},
             "seconds": seconds,
         }
         write_text(arguments.out, json.dumps({**report, "rows": rows}, indent=1) + "\n")
